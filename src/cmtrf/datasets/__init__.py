@@ -1,0 +1,5 @@
+"""Rating data to try things on."""
+
+from cmtrf.datasets.demo import load_demo
+
+__all__ = ["load_demo"]

@@ -1,0 +1,208 @@
+"""Checked columns -> `Ratings`: ids become codes and ratings levels; what cannot be is refused by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cmtrf.errors import DataError, ParameterError
+from cmtrf.ratings import Ratings, build_ratings
+from cmtrf.tables import Columns
+from cmtrf.vocabulary import MAX_LEVELS, Codes, Grid, Vocabulary, shown
+
+DUPLICATES = ("error", "keep", "last", "first")
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A table in codes, and what the codes stand for."""
+
+    ratings: Ratings
+    users: Vocabulary
+    items: Vocabulary
+    grid: Grid
+
+
+def encode(
+    columns: Columns,
+    *,
+    levels: Any = None,
+    grid: Grid | None = None,
+    duplicates: str = "error",
+    dtype: np.dtype[Any] | type = np.float32,
+) -> Encoded:
+    """Encode a table of ratings.
+
+    Parameters
+    ----------
+    columns
+        What `cmtrf.tables.read` returned.
+    levels
+        The rating scale, lowest first, where not all of it occurs in the table, or where it is of words.
+    grid
+        The scale of a fitted model, instead of ``levels``; then one distinct level is enough.
+    duplicates
+        What to do with a pair that is there twice: refuse it, keep both, or keep the last or the first by
+        time stamp (by row where there are no times, or equal ones).
+    dtype
+        Type of the weights.
+    """
+    if duplicates not in DUPLICATES:
+        raise ParameterError(
+            f"duplicates must be one of {', '.join(map(repr, DUPLICATES))}; got {duplicates!r}"
+        )
+    if columns.rating is None:
+        raise DataError(f"{columns.source} has no ratings; name their column with rating=, or pass y")
+    rows = _rows_that_count(columns)
+    users, user = Vocabulary.of(columns.user[rows])
+    items, item = Vocabulary.of(columns.item[rows])
+    if duplicates != "keep":
+        kept = _one_a_pair(columns, rows, user * len(items) + item, duplicates)
+        rows, user, item = rows[kept], user[kept], item[kept]
+    ratings = columns.rating[rows]
+    stated = grid is not None
+    grid = grid or _grid(columns, rows, ratings, levels)
+    level = grid.encode(ratings)
+    _check_levels(columns, rows, level, grid, several=not stated)
+    weights = None if columns.weight is None else columns.weight[rows]
+    if weights is not None and bool(np.all(weights == 1)):
+        weights = None
+    shape = (len(users), len(items), len(grid))
+    return Encoded(build_ratings(user, item, level, weights, shape, dtype), users, items, grid)
+
+
+def encode_pairs(columns: Columns, users: Vocabulary, items: Vocabulary) -> tuple[Codes, Codes]:
+    """Return the user's and the item's code of every row, -1 for an unknown one.
+
+    A file has no types. So an id of it that looks like a number is the text it was, where the vocabulary
+    holds texts, and a text that is a number is that number, where it holds numbers.
+    """
+
+    def codes(vocabulary: Vocabulary, ids: NDArray[Any]) -> Codes:
+        if columns.untyped and ids.dtype.kind != vocabulary.ids.dtype.kind:
+            ids = vocabulary.parse([str(value) for value in ids.tolist()])
+        return vocabulary.codes(ids)
+
+    return codes(users, columns.user), codes(items, columns.item)
+
+
+def _rows_that_count(columns: Columns) -> NDArray[np.int64]:
+    """Rows of positive weight: one of weight 0 is as if it were not there."""
+    if columns.weight is None:
+        return np.arange(len(columns))
+    rows = np.flatnonzero(columns.weight > 0)
+    if len(rows) == 0:
+        raise DataError(
+            f"column {columns.names['weight']!r}: every weight is 0, which leaves n_samples = 0; "
+            "give at least one row a positive weight"
+        )
+    return rows
+
+
+def _one_a_pair(
+    columns: Columns, rows: NDArray[np.int64], pairs: Codes, duplicates: str
+) -> NDArray[np.int64]:
+    """Positions, in order, of the rows to keep so that each pair is there once."""
+    ordered = np.sort(pairs)
+    if not bool(np.any(ordered[1:] == ordered[:-1])):
+        return np.arange(len(pairs))
+    order = np.argsort(pairs, kind="stable")
+    same = pairs[order][1:] == pairs[order][:-1]
+    if duplicates == "error":
+        _refuse_repeats(columns, rows, order, same)
+    if columns.timestamp is not None:
+        times = columns.timestamp[rows]
+        repeated = np.zeros(len(pairs), np.bool_)
+        repeated[order[1:][same]] = repeated[order[:-1][same]] = True
+        for t in np.flatnonzero(repeated & np.isnan(times))[:1].tolist():
+            raise DataError(
+                f"{columns.place('timestamp', rows[t])}: a repeated pair has no timestamp, so that "
+                f"duplicates={duplicates!r} cannot choose; fill it in or remove the row"
+            )
+        order = np.lexsort((times, pairs))  # stable: equal times stay in the order of their rows
+    ends = np.append(~same, True) if duplicates == "last" else np.insert(~same, 0, True)
+    return np.sort(order[ends])
+
+
+def _refuse_repeats(
+    columns: Columns, rows: NDArray[np.int64], order: NDArray[np.int64], same: NDArray[np.bool_]
+) -> None:
+    """Name the earliest row that repeats a pair, and the row before it that has the pair."""
+    again = order[1:][same]
+    at = int(np.argmin(again))
+    first, second = int(rows[order[:-1][same][at]]), int(rows[again[at]])
+    raise DataError(
+        f"user {shown(columns.user[second])} rates item {shown(columns.item[second])} twice: "
+        f"{columns.where(first)} and {columns.where(second)} ({len(again)} repeats in all); remove one, "
+        "or pass duplicates='last', 'first' or 'keep'"
+    )
+
+
+def _grid(columns: Columns, rows: NDArray[np.int64], ratings: NDArray[Any], levels: Any) -> Grid:
+    """The scale: what the caller states, else the order of the words, else the distinct numbers."""
+    if levels is not None:
+        grid = Grid.of_levels(levels)
+        absent = [word for word in columns.words or () if word not in (grid.words or ())]
+        if absent:
+            raise ParameterError(
+                f"column {columns.names['rating']!r} has categories {', '.join(map(repr, absent))} that "
+                f"levels={list(levels)!r} lacks; state all of them, lowest first"
+            )
+        return grid
+    if columns.words is not None:
+        _check_count(columns, len(columns.words))
+        return Grid.of_words(columns.words)
+    if ratings.dtype.kind == "O":
+        raise DataError(_words_without_order(columns, rows, ratings))
+    grid = Grid.of_ratings(ratings)
+    _check_count(columns, len(grid))
+    return grid
+
+
+def _check_count(columns: Columns, n_levels: int) -> None:
+    if n_levels > MAX_LEVELS:
+        raise DataError(
+            f"column {columns.names['rating']!r} has {n_levels} distinct values, more than "
+            f"max_levels = {MAX_LEVELS}: it looks continuous, and is not binned for you; bin it yourself to "
+            "the steps that mean something, and pass these as levels="
+        )
+
+
+def _words_without_order(columns: Columns, rows: NDArray[np.int64], ratings: NDArray[Any]) -> str:
+    """Say which text is no number, and what to do if it is none on purpose."""
+    words = sorted(set(ratings.tolist()))
+    odd = next(t for t, text in enumerate(ratings.tolist()) if not _is_number(text))
+    listed = ", ".join(map(repr, words[:10])) + (", ..." if len(words) > 10 else "")
+    return (
+        f"{columns.place('rating', int(rows[odd]))}: {ratings[odd]!r} is not a number; correct it or, if "
+        f"the ratings are words ({listed}), pass levels=[...] with all of them, lowest first"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_levels(
+    columns: Columns, rows: NDArray[np.int64], level: Codes, grid: Grid, *, several: bool
+) -> None:
+    assert columns.rating is not None
+    stated = ", ".join(str(each) for each in grid.levels.tolist())
+    for t in np.flatnonzero(level < 0)[:1].tolist():
+        raise DataError(
+            f"{columns.place('rating', int(rows[t]))}: {shown(columns.rating[rows[t]])} is not one of "
+            f"the levels {stated}; correct it or add it to levels="
+        )
+    if several and bool(np.all(level == level[0])):
+        raise DataError(
+            f"column {columns.names['rating']!r}: all ratings (n_samples = {len(level)}) are "
+            f"{shown(columns.rating[rows[0]])}: one distinct level, but learning a scale takes two; add "
+            "ratings with other values"
+        )

@@ -1,0 +1,1 @@
+"""Everything about one rating scale or a set of them, while the factors hold still."""

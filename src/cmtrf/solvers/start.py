@@ -1,0 +1,71 @@
+"""Where a fit begins: random factors, or those of an earlier fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cmtrf.kernels.table import Float64, Floats, Integers, Kernels
+from cmtrf.problem import Problem, State
+from cmtrf.solvers.base import measure
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier fit, matched by id: ``users[i]`` is the old code of today's user i, -1 where it knew none."""
+
+    users: Integers  # (N,)
+    items: Integers  # (M,)
+    user_factors: Floats
+    item_factors: Floats
+    user_bias: Floats
+    item_bias: Floats
+    scales: Float64  # (K, L)
+    user_scale: Integers
+    parent_scale: Float64  # (L,)
+
+    def user_scales(self) -> Float64:
+        """Scale of each of today's users, (N, L); the parent's for those it did not know."""
+        X: Float64 = np.where(
+            (self.users >= 0)[:, None], self.scales[self.user_scale[self.users]], self.parent_scale
+        )
+        return X
+
+
+def random_state(
+    problem: Problem, kernels: Kernels, X: Float64, z: Integers, rng: np.random.Generator
+) -> State:
+    """Small independent normal factors, drawn in the order of ids; no biases yet."""
+    N, M, d = problem.ratings.n_users, problem.ratings.n_items, problem.rank
+    spread = 1 / np.sqrt(max(d, 1))
+    V = (spread * rng.standard_normal((M, d))).astype(problem.dtype)
+    U = (spread * rng.standard_normal((N, d))).astype(problem.dtype)
+    zeros = np.zeros(N, problem.dtype), np.zeros(M, problem.dtype)
+    return measure(problem, kernels, State(U, V, *zeros, X, z, np.empty(0), np.empty(0)))
+
+
+def warm_state(
+    problem: Problem,
+    kernels: Kernels,
+    earlier: Earlier,
+    X: Float64,
+    z: Integers,
+    rng: np.random.Generator,
+) -> State:
+    """Factors and biases of an earlier fit where it knew the id, random ones elsewhere."""
+    fresh = random_state(problem, kernels, X, z, rng)
+    U = _taken(earlier.user_factors, earlier.users, fresh.U)
+    V = _taken(earlier.item_factors, earlier.items, fresh.V)
+    b_user, b_item = fresh.b_user, fresh.b_item
+    if problem.bias:
+        b_user = _taken(earlier.user_bias, earlier.users, b_user)
+        b_item = _taken(earlier.item_bias, earlier.items, b_item)
+    return measure(problem, kernels, State(U, V, b_user, b_item, X, z, fresh.S, fresh.energy))
+
+
+def _taken(old: Floats, place: Integers, fresh: Floats) -> Floats:
+    known = place >= 0
+    taken = fresh.copy()
+    taken[known] = old[place[known]]
+    return taken
