@@ -178,8 +178,7 @@ def find_stray_libraries(tree: Tree) -> list[str]:
     return [
         str(found)
         for found in list_imports(tree)
-        if (library := found.target.split(".")[0]) in ONLY_IN
-        and find_room(found.module) not in ONLY_IN[library]
+        if (library := found.target.split(".")[0]) in ONLY_IN and find_room(found.module) not in ONLY_IN[library]
     ]
 
 
@@ -226,9 +225,7 @@ def test_the_direction_is_told_as_it_is(page):
 
 
 def test_the_map_in_the_docs_is_the_tree():
-    block = (
-        (ROOT / "docs/architecture.md").read_text("utf-8").split("```text\nsrc/cmtrf/\n")[1].split("```")[0]
-    )
+    block = (ROOT / "docs/architecture.md").read_text("utf-8").split("```text\nsrc/cmtrf/\n")[1].split("```")[0]
     told, folder = set(), ""
     for line in block.splitlines():
         name = line.split()[0]
@@ -242,9 +239,7 @@ def test_the_map_in_the_docs_is_the_tree():
 
 
 def test_what_the_table_of_equations_names_exists():
-    rows = re.findall(
-        r"^\|.*\| `(\S+\.py)` \| (.*)\|$", (ROOT / "docs/method.md").read_text("utf-8"), re.MULTILINE
-    )
+    rows = re.findall(r"^\|.*\| `(\S+\.py)` \| (.*)\|$", (ROOT / "docs/method.md").read_text("utf-8"), re.MULTILINE)
     assert len(rows) > 10
     for file, names in rows:
         text = (SOURCE / "cmtrf" / file).read_text("utf-8")
@@ -324,9 +319,7 @@ def write_tree(folder: Path, files: dict[str, str]) -> Tree:
 
 
 @pytest.mark.parametrize(("rule", "files", "said"), BROKEN)
-def test_a_broken_rule_is_found(
-    tmp_path: Path, rule: Callable[[Tree], list[str]], files: dict[str, str], said: str
-):
+def test_a_broken_rule_is_found(tmp_path: Path, rule: Callable[[Tree], list[str]], files: dict[str, str], said: str):
     assert rule(write_tree(tmp_path, files)) == [said]
 
 

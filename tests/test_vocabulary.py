@@ -13,9 +13,7 @@ INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-20, 20), min
 
 
 @given(
-    INTEGERS
-    | st.lists(st.text(), min_size=1)
-    | st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1)
+    INTEGERS | st.lists(st.text(), min_size=1) | st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1)
 )
 def test_ids_come_back_as_they_came(values):
     vocabulary, codes = Vocabulary.of(values)
@@ -30,9 +28,7 @@ def test_ids_come_back_as_they_came(values):
 def test_codes_of_integers_agree_with_a_dictionary(values, asked):
     vocabulary, _ = Vocabulary.of(np.array(values, np.int64))
     expected = {value: code for code, value in enumerate(sorted(set(values)))}
-    assert vocabulary.codes(np.array(asked, np.int64)).tolist() == [
-        expected.get(value, -1) for value in asked
-    ]
+    assert vocabulary.codes(np.array(asked, np.int64)).tolist() == [expected.get(value, -1) for value in asked]
 
 
 def test_ids_of_another_kind_are_unknown():
@@ -74,9 +70,7 @@ def test_texts_of_a_command_line_are_parsed_only_where_unambiguous():
     assert floats.codes(floats.parse(["7", "2.5", "nan", "x"])).tolist() == [1, 0, -1, -1]
 
 
-@pytest.mark.parametrize(
-    "values", [np.array([3, 1], np.int16), np.array([3, 1], np.uint64), [np.int32(3), 1]]
-)
+@pytest.mark.parametrize("values", [np.array([3, 1], np.int16), np.array([3, 1], np.uint64), [np.int32(3), 1]])
 def test_all_integers_become_int64(values):
     assert as_ids(values).dtype == np.int64
     assert as_ids(values).tolist() == [3, 1]

@@ -18,8 +18,16 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data"
+
+# A test may be skipped where its reason holds these words and this is so; any other that is skipped has failed.
+EXCUSES = {
+    "shared/data": not (ROOT.parent / "shared" / "data").is_dir(),
+    "root may read everything": getattr(os, "geteuid", lambda: 1)() == 0,
+}
 WORKERS = min(os.cpu_count() or 1, 8)
+
+# Pictures are drawn without a screen. Without the second, one of scikit-learn's estimator checks is skipped.
+SETTINGS = {"MPLBACKEND": "Agg", "SCIPY_ARRAY_API": "1"}
 
 CHECKS = {
     "lint": ["ruff", "check", "."],
@@ -41,19 +49,19 @@ CHECKS = {
 def run_module(command: list[str]) -> bool:
     """Run ``python -m command`` in the repository's root and say whether it succeeded."""
     print(f"== python -m {' '.join(command)}", flush=True)
-    environment = {**os.environ, "MPLBACKEND": "Agg"}
+    environment = {**os.environ, **SETTINGS}
     return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=environment).returncode == 0
 
 
 def find_skipped(record: Path) -> list[str]:
-    """Tests that were skipped for another reason than rating data that is not there."""
+    """Tests that were skipped without an excuse."""
     skipped = []
     for case in ET.parse(record).iter("testcase"):
         for reason in case.iter("skipped"):
             if reason.get("type") == "pytest.xfail":
                 continue
             message = reason.get("message", "")
-            if DATA.is_dir() or "shared/data" not in message:
+            if not any(words in message and is_so for words, is_so in EXCUSES.items()):
                 skipped.append(f"{case.get('classname')}.{case.get('name')}: {message}")
     return skipped
 
@@ -81,9 +89,7 @@ def main() -> int:
     for name in names:
         start = time.monotonic()
         succeeded = (run_tests if name == "tests" else run_module)(CHECKS[name])
-        print(
-            f"== {name}: {'passed' if succeeded else 'FAILED'}, {time.monotonic() - start:.0f} s", flush=True
-        )
+        print(f"== {name}: {'passed' if succeeded else 'FAILED'}, {time.monotonic() - start:.0f} s", flush=True)
         if not succeeded:
             failed.append(name)
     return 1 if failed else 0

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from cmtrf.errors import DataError, ParameterError
 from cmtrf.ratings import Ratings, build_ratings
-from cmtrf.tables import Columns
+from cmtrf.tables.columns import Columns
+from cmtrf.tables.values import is_number
 from cmtrf.vocabulary import MAX_LEVELS, Codes, Grid, Vocabulary, shown
 
 DUPLICATES = ("error", "keep", "last", "first")
@@ -39,7 +40,7 @@ def encode(
     Parameters
     ----------
     columns
-        What `cmtrf.tables.read` returned.
+        What `cmtrf.tables.reading.read` returned.
     levels
         The rating scale, lowest first, where not all of it occurs in the table, or where it is of words.
     grid
@@ -51,9 +52,7 @@ def encode(
         Type of the weights.
     """
     if duplicates not in DUPLICATES:
-        raise ParameterError(
-            f"duplicates must be one of {', '.join(map(repr, DUPLICATES))}; got {duplicates!r}"
-        )
+        raise ParameterError(f"duplicates must be one of {', '.join(map(repr, DUPLICATES))}; got {duplicates!r}")
     if columns.rating is None:
         raise DataError(f"{columns.source} has no ratings; name their column with rating=, or pass y")
     rows = _rows_that_count(columns)
@@ -96,15 +95,13 @@ def _rows_that_count(columns: Columns) -> NDArray[np.int64]:
     rows = np.flatnonzero(columns.weight > 0)
     if len(rows) == 0:
         raise DataError(
-            f"column {columns.names['weight']!r}: every weight is 0, which leaves n_samples = 0; "
+            f"column {columns.names['weight']!r}: every weight is zero, which leaves n_samples = 0; "
             "give at least one row a positive weight"
         )
     return rows
 
 
-def _one_a_pair(
-    columns: Columns, rows: NDArray[np.int64], pairs: Codes, duplicates: str
-) -> NDArray[np.int64]:
+def _one_a_pair(columns: Columns, rows: NDArray[np.int64], pairs: Codes, duplicates: str) -> NDArray[np.int64]:
     """Positions, in order, of the rows to keep so that each pair is there once."""
     ordered = np.sort(pairs)
     if not bool(np.any(ordered[1:] == ordered[:-1])):
@@ -174,7 +171,7 @@ def _check_count(columns: Columns, n_levels: int) -> None:
 def _words_without_order(columns: Columns, rows: NDArray[np.int64], ratings: NDArray[Any]) -> str:
     """Say which text is no number, and what to do if it is none on purpose."""
     words = sorted(set(ratings.tolist()))
-    odd = next(t for t, text in enumerate(ratings.tolist()) if not _is_number(text))
+    odd = next(t for t, text in enumerate(ratings.tolist()) if not is_number(text))
     listed = ", ".join(map(repr, words[:10])) + (", ..." if len(words) > 10 else "")
     return (
         f"{columns.place('rating', int(rows[odd]))}: {ratings[odd]!r} is not a number; correct it or, if "
@@ -182,17 +179,7 @@ def _words_without_order(columns: Columns, rows: NDArray[np.int64], ratings: NDA
     )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_levels(
-    columns: Columns, rows: NDArray[np.int64], level: Codes, grid: Grid, *, several: bool
-) -> None:
+def _check_levels(columns: Columns, rows: NDArray[np.int64], level: Codes, grid: Grid, *, several: bool) -> None:
     assert columns.rating is not None
     stated = ", ".join(str(each) for each in grid.levels.tolist())
     for t in np.flatnonzero(level < 0)[:1].tolist():

@@ -14,7 +14,7 @@ class DataError(CmtrfError, ValueError):
 
 
 class MissingFileError(DataError, FileNotFoundError):
-    """The file that a table should be read from is not there."""
+    """The file to read (a table, a model), or the folder to write into, is not there."""
 
 
 class UnknownIdError(CmtrfError, KeyError, ValueError):

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +38,15 @@ from cmtrf.solvers.base import Outcome, Solver
 from cmtrf.solvers.drive import Callback, Interrupted
 from cmtrf.solvers.joint import Joint
 from cmtrf.solvers.start import Earlier
-from cmtrf.tables import Columns, frame, read
+from cmtrf.tables.columns import Columns
+from cmtrf.tables.reading import read
+from cmtrf.tables.writing import frame
+from cmtrf.vocabulary import plain_array
 
 COMPILING = "cmtrf: compiling its kernels for this machine, once; this takes about ten seconds."
 
 
-class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn's bases are untyped
+class CMTRF(RegressorMixin, BaseEstimator):
     """Matrix factorization of ratings that learns each rater's own scale along with their taste.
 
     Minimises, over factors, scales and who uses which scale,
@@ -61,10 +64,10 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         ``"user"`` one for each user.
     rank : int, default=10
         Number of factors; 0 leaves only biases and scales.
-    lambda_u, lambda_v : float, default=5.0
+    lambda_u, lambda_v : float, default=6.0
         Ridge of user and item factors, as in the objective. The default suits the default margin, where
         learned positions lie about half a unit apart.
-    lambda_bias : float or (float, float), default=1.0
+    lambda_bias : float or (float, float), default=3.0
         Ridge of the biases; a pair is (user, item).
     margin : float, sequence of L-1 floats, or None, default=None
         Least distance of neighbouring levels, one for all or one a gap, lowest first. None means 0.5.
@@ -112,7 +115,7 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         Offsets; zeros without biases.
     users_, items_ : ndarray
         The ids, sorted.
-    objective_ : ndarray of shape (n_sweeps_,)
+    objective_ : ndarray of shape (n_sweeps,)
         The objective after each sweep of the last phase.
     n_sweeps_ : int
         Sweeps of the last phase.
@@ -139,9 +142,9 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         *,
         n_scales: int | str = 4,
         rank: int = 10,
-        lambda_u: float | str = 5.0,
-        lambda_v: float | str = 5.0,
-        lambda_bias: float | tuple[float, float] | str = 1.0,
+        lambda_u: float | str = 6.0,
+        lambda_v: float | str = 6.0,
+        lambda_bias: float | tuple[float, float] | str = 3.0,
         margin: Any = None,
         divergence: str = "squared",
         bias: bool = False,
@@ -223,10 +226,12 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             The estimator itself. If Ctrl-C interrupts the last phase, the estimator keeps what the last
             whole sweep reached, and the interrupt goes on.
         """
-        parameters = self.get_params(deep=False)
+        parameters = self._parameters()
         check_choices(parameters)
-        names = {"user": user, "item": item, "rating": rating, "timestamp": timestamp, "weight": weight}
-        columns = read(X, y=y, sample_weight=sample_weight, **names)
+        columns = read(
+            X, y=y, sample_weight=sample_weight,
+            user=user, item=item, rating=rating, timestamp=timestamp, weight=weight,
+        )  # fmt: skip
         coded = encode(columns, levels=self.levels, duplicates=self.duplicates, dtype=np.dtype(self.dtype))
         plan = make_plan(parameters, coded.ratings)
         _warn_of_scales(plan)
@@ -236,7 +241,14 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             with progress.slow(COMPILING):
                 kernels.prepare(plan.dtype)
             fitter = Fitter(
-                plan, coded.ratings, coded.grid.values, kernels, self._make_solver(kernels), rng, progress, callback
+                plan,
+                coded.ratings,
+                coded.grid.values,
+                kernels,
+                self._make_solver(kernels),
+                rng,
+                progress,
+                callback,
             )
             try:
                 problem, outcome = fitter.fit(earlier)
@@ -254,13 +266,15 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             )
         return self
 
+    def _parameters(self) -> dict[str, Any]:
+        """Parameters of this class, also where a subclass shows fewer of them."""
+        return {name: getattr(self, name) for name in CMTRF._get_param_names()}
+
     def _make_solver(self, kernels: Kernels) -> Solver:
         return Alternating(kernels) if self.solver == "alternating" else Joint(kernels)
 
     def _keep(self, problem: Problem, outcome: Outcome, coded: Encoded, columns: Columns) -> None:
-        model = build_model(
-            problem, outcome, coded.users, coded.items, coded.grid, self.get_params(deep=False)
-        )
+        model = build_model(problem, outcome, coded.users, coded.items, coded.grid, self._parameters())
         self._adopt(model, columns.kind, columns.names)
 
     def _adopt(self, model: PointModel, kind: str | None, names: Mapping[str, str]) -> None:
@@ -305,7 +319,7 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
             )
         if kind != "mean":
             raise ParameterError(f'kind={kind!r}: pass "mean"')
-        columns = read(pairs, rated=False, **self._pair_names(pairs, user, item))
+        columns = self._read_pairs(pairs, user, item)
         return self._predict(columns, *encode_pairs(columns, model.users, model.items))
 
     def _predict(self, columns: Columns, users: Integers, items: Integers) -> NDArray[np.float64]:
@@ -341,7 +355,7 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         model = self._fitted
         if proba or interval is not None:
             raise UnavailableError(_NO_PROBABILITIES.format("proba=True" if proba else "interval"))
-        columns = read(pairs, rated=False, **self._pair_names(pairs, user, item))
+        columns = self._read_pairs(pairs, user, item)
         users, items = encode_pairs(columns, model.users, model.items)
         reasons = np.array([None, "unknown user", "unknown item", "unknown user and item"], dtype=object)
         table = {
@@ -362,18 +376,37 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """Interval of levels; not available with ``inverse="linear"``."""
         raise AttributeError(_NO_PROBABILITIES.format("predict_interval"))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **names: str | None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        weight: str | None = None,
+    ) -> float:
         """R^2 of the predictions for a rated table, or for pairs ``X`` and ratings ``y``."""
-        columns = read(X, y=y, sample_weight=sample_weight, **{**self._pair_names(X, None, None), **names})
-        truth = columns.rating
-        assert truth is not None
-        if self._fitted.grid.words is not None:
-            codes = self._fitted.grid.encode(truth)
-            if (codes < 0).any():
-                row = int((codes < 0).argmax())
-                raise DataError(f"{columns.where(row)}: the rating {truth[row]!r} is not one of {list(self.levels_)}")
-            truth = self._fitted.grid.values[codes]
-        return float(super().score((columns.user, columns.item), truth, columns.weight))
+        from sklearn.metrics import r2_score  # half a second that a fit does not need
+
+        if y is None:
+            names = self._pair_names(X, user, item)
+            columns = read(X, sample_weight=sample_weight, rating=rating, weight=weight, **names)
+            X, y, sample_weight = columns, columns.rating, columns.weight
+        predicted = self.predict(X, **{k: v for k, v in (("user", user), ("item", item)) if v is not None})
+        return float(r2_score(self._to_numbers(y), predicted, sample_weight=sample_weight))
+
+    def _to_numbers(self, ratings: Any) -> Any:
+        """Ratings as numbers: words count 1..L."""
+        grid = self._fitted.grid
+        if grid.words is None:
+            return ratings
+        levels = grid.encode(ratings)
+        if (levels < 0).any():
+            wrong = plain_array(ratings)[int((levels < 0).argmax())]
+            raise DataError(f"the rating {wrong!r} is not one of the levels {list(grid.words)}")
+        return grid.values[levels]
 
     def recommend(
         self,
@@ -437,7 +470,7 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         if exclude is None:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         if _is_table(exclude):
-            columns = read(exclude, rated=False, **self._pair_names(exclude, None, None))
+            columns = self._read_pairs(exclude, None, None)
             users, items = encode_pairs(columns, model.users, model.items)
             known = (users >= 0) & (items >= 0)
             return users[known], items[known]
@@ -472,11 +505,16 @@ class CMTRF(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """Write the model to a file, whole or not at all; `cmtrf.load` reads it."""
         save_model(self._fitted, path)
 
-    def _pair_names(self, pairs: Any, user: str | None, item: str | None) -> dict[str, str | None]:
+    def _read_pairs(self, pairs: Any, user: str | None, item: str | None) -> Columns:
+        if isinstance(pairs, Columns):
+            return pairs
+        return read(pairs, rated=False, **self._pair_names(pairs, user, item))
+
+    def _pair_names(self, pairs: Any, user: str | None, item: str | None) -> PairNames:
         """Column names for a table of pairs: as given, else those that `fit` used if the table has them."""
         have = set(map(str, getattr(pairs, "columns", ())) if hasattr(pairs, "columns") else ())
         known = {role: name for role, name in getattr(self, "_names", {}).items() if name in have}
-        return {"user": user or known.get("user"), "item": item or known.get("item")}
+        return PairNames(user=user or known.get("user"), item=item or known.get("item"))
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that ids may be strings."""
@@ -492,6 +530,13 @@ def load(path: str | os.PathLike[str]) -> CMTRF:
     estimator = CMTRF(**model.parameters)
     estimator._adopt(model, None, {})
     return estimator
+
+
+class PairNames(TypedDict):
+    """Names of the two columns of a table of pairs."""
+
+    user: str | None
+    item: str | None
 
 
 _NO_PROBABILITIES = '{} needs inverse="calibrated", which is not in this version yet: use predict, the mean rating'

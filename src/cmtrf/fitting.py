@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cmtrf.kernels.table import Float64, Integers, Kernels
 from cmtrf.plan import Plan
@@ -131,17 +132,17 @@ class Fitter:
 
     def _centred(self) -> Float64:
         share = self.ratings.level_counts.sum(0) / self.ratings.total_weight
-        return self.values - share @ self.values
+        centred: Float64 = self.values - share @ self.values
+        return centred
 
     def _feasible(self, scale: Float64) -> Float64:
         """Nearest scale that keeps today's margins."""
         shift = np.concatenate([[0.0], np.cumsum(self.plan.gaps)])
-        return self.kernels.isotonic((scale - shift)[None, :], np.ones((1, len(scale))))[0] + shift
+        nearest: Float64 = self.kernels.isotonic((scale - shift)[None, :], np.ones((1, len(scale))))[0] + shift
+        return nearest
 
 
-def _cluster_users(
-    X: Float64, lone: Integers, K: int, rng: np.random.Generator
-) -> tuple[Float64, Integers]:
+def _cluster_users(X: Float64, lone: NDArray[np.bool_], K: int, rng: np.random.Generator) -> tuple[Float64, Integers]:
     """K-means on the scales that were learned; users who have none of their own join the nearest centre."""
     centres, labels = cluster_scales(X[~lone], K, rng)
     z = np.empty(len(X), np.int64)
@@ -156,7 +157,9 @@ def _with_scales(state: State, X: Float64, z: Integers) -> State:
 
 
 def _title(n_scales: int | str) -> str:
-    titles: dict[int | str, str] = {"fixed": "the given scale", 1: "one scale for all", "user": "a scale for each user"}
+    titles: dict[int | str, str] = {
+        "fixed": "the given scale",
+        1: "one scale for all",
+        "user": "a scale for each user",
+    }
     return titles.get(n_scales, f"{n_scales} scales")
-
-

@@ -21,7 +21,7 @@ TYPES = 4
 MOST_INSIDE = 5  # curves whose legend fits into the picture
 MOST_TICKS = 12  # more levels than this, and only some are labelled
 
-# Okabe and Ito's colours without yellow, which is faint on white; markers and dashes tell curves apart in grey.
+# Okabe and Ito's colours, without the yellow that is faint on white. Markers and dashes work in grey too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":")
@@ -114,15 +114,14 @@ def _label(axes: Axes, across: NDArray[np.float64], levels: NDArray[Any], worded
 
 def _name_curves(axes: Axes) -> None:
     """Legend, inside where there is room for it, else above."""
-    handles, names = axes.get_legend_handles_labels()
-    by_height = sorted(range(len(handles)), key=lambda k: -float(np.asarray(handles[k].get_ydata())[-1]))
+    named = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    named.sort(key=lambda line: -float(np.asarray(line.get_ydata())[-1]))
     inside: dict[str, Any] = {"loc": "best"}
     above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 3, "fontsize": "small"}
     axes.legend(
-        [handles[k] for k in by_height],
-        [names[k] for k in by_height],
+        handles=named,
         frameon=False,
-        **(inside if len(handles) <= MOST_INSIDE else above),
+        **(inside if len(named) <= MOST_INSIDE else above),
     )
 
 
@@ -135,7 +134,7 @@ def _new_axes() -> Axes:
     figure = Figure(figsize=(5.0, 3.8), dpi=150, layout="constrained")
     axes = figure.subplots()
     # Notebooks show pyplot's figures only, unless an object knows its own picture.
-    axes._repr_png_ = partial(_to_png, figure)
+    vars(axes)["_repr_png_"] = partial(_to_png, figure)
     return axes
 
 

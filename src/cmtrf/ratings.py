@@ -69,16 +69,19 @@ def build_ratings(
         minlength=n_users * n_levels,
     )
     return Ratings(
-        n_users, n_items, n_levels, by_user, by_item, _frozen(counts.astype(np.float64).reshape(n_users, n_levels))
+        n_users,
+        n_items,
+        n_levels,
+        by_user,
+        by_item,
+        _frozen(counts.astype(np.float64).reshape(n_users, n_levels)),
     )
 
 
 def _rows(row: Integers, other: Integers, level: Integers, weight: Floats, n: int) -> Rows:
     indptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=n), out=indptr[1:])
-    return Rows(
-        _frozen(indptr), _frozen(other.astype(np.int32)), _frozen(level.astype(np.uint8)), _frozen(weight)
-    )
+    return Rows(_frozen(indptr), _frozen(other.astype(np.int32)), _frozen(level.astype(np.uint8)), _frozen(weight))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

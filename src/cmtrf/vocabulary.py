@@ -157,9 +157,7 @@ class Grid:
             index: dict[Any, int] = {word: level for level, word in enumerate(self.words)}
             # A scale such as "1", ..., "5+" may meet a table in which all texts happen to be numbers.
             index |= {
-                _as_float(word): level
-                for level, word in enumerate(self.words)
-                if not isinstance(_as_float(word), str)
+                _as_float(word): level for level, word in enumerate(self.words) if not isinstance(_as_float(word), str)
             }
             return np.fromiter((index.get(value, -1) for value in ratings.tolist()), np.int64, len(ratings))
         if ratings.dtype.kind not in "biuf":

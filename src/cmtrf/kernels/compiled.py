@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit, types
@@ -16,9 +18,28 @@ OPTIONS: dict[str, Any] = {
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
     "error_model": "numpy",
 }
-inner = njit(**OPTIONS)  # for functions that only kernels call
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _lock = threading.Lock()
+
+
+def _digest() -> str:
+    """Digest of all kernel sources.
+
+    What numba keeps on disk is renewed when the kernel's own file changes, not when a file does whose
+    functions it calls. So the digest is part of a kernel's name there.
+    """
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:8]
+
+
+_SOURCES = _digest()
+
+
+def inner(function: _Function) -> _Function:
+    """Compile a function that only kernels call."""
+    compiled: _Function = njit(**OPTIONS)(function)
+    return compiled
 
 
 def array(scalar: Any, ndim: int) -> Any:
@@ -38,6 +59,7 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any], signature: Callable[[Any], tuple[Any, ...]]) -> None:
+        function.__qualname__ = f"{function.__qualname__}_{_SOURCES}"
         self._dispatcher = njit(**OPTIONS)(function)
         self._signature = signature
         self._ready: dict[np.dtype[Any], Any] = {}

@@ -57,9 +57,7 @@ class CpuKernels:
         )
         return sums, energy
 
-    def solve_rows(
-        self, rows: Rows, targets: Floats, design: Floats, offset: Floats, ridge: Floats
-    ) -> Floats:
+    def solve_rows(self, rows: Rows, targets: Floats, design: Floats, offset: Floats, ridge: Floats) -> Floats:
         """See `Kernels.solve_rows`."""
         D = design.shape[1]
         solution = np.empty((len(rows.indptr) - 1, D), design.dtype)
@@ -74,9 +72,7 @@ class CpuKernels:
         )
         return solution
 
-    def eliminate_rows(
-        self, rows: Rows, n_levels: int, design: Floats, offset: Floats, ridge: Floats
-    ) -> Elimination:
+    def eliminate_rows(self, rows: Rows, n_levels: int, design: Floats, offset: Floats, ridge: Floats) -> Elimination:
         """See `Kernels.eliminate_rows`."""
         n, D, L = len(rows.indptr) - 1, design.shape[1], n_levels
         Q, q = np.empty((n, L, L)), np.empty((n, L))
@@ -108,9 +104,7 @@ class CpuKernels:
         self._each_block(lambda lo, hi: run(lo, hi, values, weights, fitted), *_uniform(values))
         return fitted
 
-    def monotone_quadratic(
-        self, Q: Float64, q: Float64, gaps: Float64, used: NDArray[np.bool_]
-    ) -> Float64:
+    def monotone_quadratic(self, Q: Float64, q: Float64, gaps: Float64, used: NDArray[np.bool_]) -> Float64:
         """See `Kernels.monotone_quadratic`."""
         fitted = np.empty_like(q)
         run = monotone.monotone_quadratic.ready(np.float64)

@@ -27,9 +27,7 @@ class ReferenceKernels:
         energy = np.bincount(row, weights=weight * s**2 / 2, minlength=n)
         return sums.reshape(n, n_levels).astype(np.float64), energy.astype(np.float64)
 
-    def solve_rows(
-        self, rows: Rows, targets: Floats, design: Floats, offset: Floats, ridge: Floats
-    ) -> Floats:
+    def solve_rows(self, rows: Rows, targets: Floats, design: Floats, offset: Floats, ridge: Floats) -> Floats:
         """u = A^+ V'w(t - offset), A = V'wV + diag(ridge); a singular A gets the smallest solution."""
         solution = np.zeros((len(rows.indptr) - 1, design.shape[1]), design.dtype)
         for i, V, weight, here in each_row(rows, design):
@@ -37,9 +35,7 @@ class ReferenceKernels:
             solution[i] = np.linalg.pinv(A) @ (V.T @ (weight * (targets[here] - offset[rows.indices[here]])))
         return solution
 
-    def eliminate_rows(
-        self, rows: Rows, n_levels: int, design: Floats, offset: Floats, ridge: Floats
-    ) -> Elimination:
+    def eliminate_rows(self, rows: Rows, n_levels: int, design: Floats, offset: Floats, ridge: Floats) -> Elimination:
         """MATH section 3, with E the one-hot matrix of levels: G = E'wV, g = E'wb, h = V'wb, c = E'w."""
         n, D = len(rows.indptr) - 1, design.shape[1]
         Q, q = np.zeros((n, n_levels, n_levels)), np.zeros((n, n_levels))

@@ -84,7 +84,16 @@ def regularize(A: Any, ridge: Any, floor: Any) -> None:
 
 
 @kernel(
-    lambda f: (*RANGE, *RATINGS[:2], array(f, 1), array(f, 1), array(f, 2), array(f, 1), array(f, 1), out(f, 2))
+    lambda f: (
+        *RANGE,
+        *RATINGS[:2],
+        array(f, 1),
+        array(f, 1),
+        array(f, 2),
+        array(f, 1),
+        array(f, 1),
+        out(f, 2),
+    )
 )
 def solve_rows(
     lo: int, hi: int, indptr: Any, indices: Any, weight: Any,
@@ -199,9 +208,7 @@ def eliminate_rows(
 
 
 @kernel(lambda f: (*RANGE, *RATINGS, array(f, 2), types.boolean, out(f, 1)))
-def targets(
-    lo: int, hi: int, indptr: Any, indices: Any, level: Any, table: Any, by_row: bool, positions: Any
-) -> None:
+def targets(lo: int, hi: int, indptr: Any, indices: Any, level: Any, table: Any, by_row: bool, positions: Any) -> None:
     """Position of each rating on its owner's scale."""
     for i in range(lo, hi):
         for t in range(indptr[i], indptr[i + 1]):
@@ -210,11 +217,17 @@ def targets(
 
 
 @kernel(
-    lambda f: (*RANGE, array(types.int64, 1), array(types.int64, 1), array(f, 2), array(f, 2), array(f, 1), out(f, 1))
+    lambda f: (
+        *RANGE,
+        array(types.int64, 1),
+        array(types.int64, 1),
+        array(f, 2),
+        array(f, 2),
+        array(f, 1),
+        out(f, 1),
+    )
 )
-def scores(
-    lo: int, hi: int, users: Any, items: Any, own: Any, design: Any, offset: Any, answer: Any
-) -> None:
+def scores(lo: int, hi: int, users: Any, items: Any, own: Any, design: Any, offset: Any, answer: Any) -> None:
     """Score of each pair."""
     for t in range(lo, hi):
         u = own[users[t]]

@@ -53,14 +53,10 @@ class Kernels(Protocol):
     ) -> tuple[Float64, Float64]:
         """Weighted sums of each row's predictions by level, (n, L), and half the sum of their squares, (n,)."""
 
-    def solve_rows(
-        self, rows: Rows, targets: Floats, design: Floats, offset: Floats, ridge: Floats
-    ) -> Floats:
+    def solve_rows(self, rows: Rows, targets: Floats, design: Floats, offset: Floats, ridge: Floats) -> Floats:
         """Ridge regression of each row's ``targets - offset`` on its design rows, (n, D)."""
 
-    def eliminate_rows(
-        self, rows: Rows, n_levels: int, design: Floats, offset: Floats, ridge: Floats
-    ) -> Elimination:
+    def eliminate_rows(self, rows: Rows, n_levels: int, design: Floats, offset: Floats, ridge: Floats) -> Elimination:
         """Each row's quadratic in its scale, its factors eliminated (MATH section 3)."""
 
     def targets(self, rows: Rows, table: Floats, *, by_row: bool) -> Floats:
@@ -69,9 +65,7 @@ class Kernels(Protocol):
     def isotonic(self, values: Float64, weights: Float64) -> Float64:
         """Weighted isotonic regression of each row of ``values`` (n, L) by pooling adjacent violators."""
 
-    def monotone_quadratic(
-        self, Q: Float64, q: Float64, gaps: Float64, used: NDArray[np.bool_]
-    ) -> Float64:
+    def monotone_quadratic(self, Q: Float64, q: Float64, gaps: Float64, used: NDArray[np.bool_]) -> Float64:
         """Minimise ``x'Qx / 2 - q'x`` with ``x[l + 1] - x[l] >= gaps[l]`` for each of n programs, (n, L).
 
         Only levels in ``used`` (n, L) take part; the others are NaN in the answer.

@@ -12,7 +12,7 @@ import numpy as np
 
 from cmtrf.kernels.compiled import inner
 
-PANEL = 128  # ratings gathered at a time: a panel of 64 factors stays in the first cache
+PANEL = 256  # ratings gathered at a time: most rows are one panel, and 8 of its rows stay in the first cache
 STRIDE = PANEL + 16  # a power of two would put a panel's rows on the same cache lines
 ALIGN = 16  # matrices are padded to this many columns; padded ones get a unit diagonal
 
@@ -25,40 +25,59 @@ def padded(D: int) -> int:
 
 @inner
 def add_gram(T: Any, n: int, D: int, A: Any) -> None:
-    """Add ``T T'`` of the panel's first n ratings to the upper triangle of A, in blocks of 2 x 4 dot products."""
-    for r in range(0, D, 2):
-        a = T[r, :n]
-        b = T[r + 1, :n]
-        for c in range(r // 4 * 4, D, 4):
-            w = T[c, :n]
-            x = T[c + 1, :n]
-            y = T[c + 2, :n]
-            z = T[c + 3, :n]
-            a0 = A[r, c]
-            a1 = A[r, c + 1]
-            a2 = A[r, c + 2]
-            a3 = A[r, c + 3]
-            b0 = A[r + 1, c]
-            b1 = A[r + 1, c + 1]
-            b2 = A[r + 1, c + 2]
-            b3 = A[r + 1, c + 3]
+    """Add ``T T'`` of the panel's first n ratings to the upper triangle of A, in blocks of 4 x 4 dot products."""
+    zero = T.dtype.type(0)  # (a plain 0 would widen the sums to double precision)
+    for r in range(0, D, 4):
+        a0 = T[r, :n]
+        a1 = T[r + 1, :n]
+        a2 = T[r + 2, :n]
+        a3 = T[r + 3, :n]
+        for c in range(r, D, 4):
+            b0 = T[c, :n]
+            b1 = T[c + 1, :n]
+            b2 = T[c + 2, :n]
+            b3 = T[c + 3, :n]
+            s00 = s01 = s02 = s03 = zero
+            s10 = s11 = s12 = s13 = zero
+            s20 = s21 = s22 = s23 = zero
+            s30 = s31 = s32 = s33 = zero
             for k in range(n):
-                a0 += a[k] * w[k]
-                a1 += a[k] * x[k]
-                a2 += a[k] * y[k]
-                a3 += a[k] * z[k]
-                b0 += b[k] * w[k]
-                b1 += b[k] * x[k]
-                b2 += b[k] * y[k]
-                b3 += b[k] * z[k]
-            A[r, c] = a0
-            A[r, c + 1] = a1
-            A[r, c + 2] = a2
-            A[r, c + 3] = a3
-            A[r + 1, c] = b0
-            A[r + 1, c + 1] = b1
-            A[r + 1, c + 2] = b2
-            A[r + 1, c + 3] = b3
+                x0, y0 = a0[k], b0[k]
+                x1, y1 = a1[k], b1[k]
+                x2, y2 = a2[k], b2[k]
+                x3, y3 = a3[k], b3[k]
+                s00 += x0 * y0
+                s01 += x0 * y1
+                s02 += x0 * y2
+                s03 += x0 * y3
+                s10 += x1 * y0
+                s11 += x1 * y1
+                s12 += x1 * y2
+                s13 += x1 * y3
+                s20 += x2 * y0
+                s21 += x2 * y1
+                s22 += x2 * y2
+                s23 += x2 * y3
+                s30 += x3 * y0
+                s31 += x3 * y1
+                s32 += x3 * y2
+                s33 += x3 * y3
+            A[r, c] += s00
+            A[r, c + 1] += s01
+            A[r, c + 2] += s02
+            A[r, c + 3] += s03
+            A[r + 1, c] += s10
+            A[r + 1, c + 1] += s11
+            A[r + 1, c + 2] += s12
+            A[r + 1, c + 3] += s13
+            A[r + 2, c] += s20
+            A[r + 2, c + 1] += s21
+            A[r + 2, c + 2] += s22
+            A[r + 2, c + 3] += s23
+            A[r + 3, c] += s30
+            A[r + 3, c + 1] += s31
+            A[r + 3, c + 2] += s32
+            A[r + 3, c + 3] += s33
 
 
 @inner
@@ -71,10 +90,10 @@ def factor(A: Any, inverse: Any, floor: Any, D: int) -> None:
     """
     a = A.reshape(-1)
     n = np.uint64(A.shape[0])
-    one = np.uint64(1)
     four = np.uint64(4)
     align = np.uint64(ALIGN)
-    zero = a[0] * 0
+    zero = A.dtype.type(0)
+    unit = A.dtype.type(1)
     for j in range(D):
         floor[j] = A[j, j] * floor[j]
     r = np.uint64(0)
@@ -89,7 +108,7 @@ def factor(A: Any, inverse: Any, floor: Any, D: int) -> None:
             pivot = a[row + j]
             scale = zero
             if pivot > floor[j]:
-                scale = 1 / np.sqrt(pivot)
+                scale = unit / np.sqrt(pivot)
             inverse[j] = scale
             for c in range(start, n):
                 a[row + c] *= scale
@@ -123,7 +142,7 @@ def forward(R: Any, inverse: Any, b: Any, D: int) -> None:
 def backward(R: Any, inverse: Any, b: Any, D: int) -> None:
     """Solve ``R u = y`` in place."""
     for r in range(D - 1, -1, -1):
-        t = b[r] * 0
+        t = b.dtype.type(0)
         row = R[r]
         for c in range(r + 1, D):
             t += row[c] * b[c]

@@ -50,9 +50,7 @@ def _types(model: PointModel, types: int) -> tuple[Float64, Integers]:
     return centres[filled], np.searchsorted(filled, group)
 
 
-def _tidy(
-    model: PointModel, X: Float64, group: Integers, low: Float64 | None, high: Float64 | None
-) -> dict[str, Any]:
+def _tidy(model: PointModel, X: Float64, group: Integers, low: Float64 | None, high: Float64 | None) -> dict[str, Any]:
     K, L = X.shape
     counts = np.zeros((K, L))
     np.add.at(counts, group, model.level_counts)

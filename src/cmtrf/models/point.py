@@ -124,9 +124,7 @@ class PointModel:
                     scores[row, here[here >= 0]] = -np.inf
                 best = _largest(scores[row], n)
                 rating = mean[best] if user < 0 else self.to_rating(np.full(len(best), user), scores[row, best])
-                out.append(
-                    (np.full(len(best), start + row), candidates[best], np.arange(1, len(best) + 1), rating)
-                )
+                out.append((np.full(len(best), start + row), candidates[best], np.arange(1, len(best) + 1), rating))
         if not out:
             none = np.empty(0, np.int64)
             return none, none, none, np.empty(0)
@@ -200,8 +198,8 @@ def item_sums(ratings: Ratings, values: Float64) -> tuple[Float64, Float64]:
     rows = ratings.by_item
     item = np.repeat(np.arange(ratings.n_items), np.diff(rows.indptr))
     weight = rows.weight.astype(np.float64) if len(rows.weight) else np.ones(len(item))
-    counts = np.bincount(item, weight, ratings.n_items)
-    return counts, np.bincount(item, weight * values[rows.level], ratings.n_items)
+    counts = np.bincount(item, weight, ratings.n_items).astype(np.float64)
+    return counts, np.bincount(item, weight * values[rows.level], ratings.n_items).astype(np.float64)
 
 
 def shrink_means(sums: Float64, counts: Float64, mean: float) -> Float64:

@@ -66,4 +66,3 @@ def refill_empty(step: ScaleStep, X: Float64, z: Integers, margin: Margin) -> tu
         moved[chosen] = True
         z[moved], current[moved] = k, cost[moved]
     return X, z
-

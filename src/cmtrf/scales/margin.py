@@ -41,7 +41,9 @@ class Margin:
 class ScaleStep(Protocol):
     """The users' costs as functions of a scale, and the best scale of any group of users."""
 
-    counts: Float64
+    @property
+    def counts(self) -> Float64:
+        """Summed weight of each user's ratings at each level, (N, L)."""
 
     def costs(self, X: Float64) -> Float64:
         """Cost of each user on each scale, up to a constant a user, (N, K)."""
@@ -135,7 +137,7 @@ class Quadratics:
 
 def sum_groups(values: Float64, z: Integers, K: int) -> Float64:
     """Sum the users' rows of each group, in order; with a group for each user there is nothing to add."""
-    if K == len(z) and np.array_equal(z, np.arange(K)):
+    if len(z) == K and np.array_equal(z, np.arange(K)):
         return values
     if K == 1:
         total: Float64 = values.sum(0, keepdims=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,7 +52,7 @@ def place_unused(X: Float64, parent: Float64, gaps: Float64) -> Float64:
 
 def _fill_inside(x: NDArray[np.float64], gaps: Float64, room: Float64) -> None:
     known = np.flatnonzero(~np.isnan(x))
-    for a, b in zip(known[:-1], known[1:], strict=True):
+    for a, b in pairwise(known):
         if b == a + 1:
             continue
         spare = max(x[b] - x[a] - gaps[a:b].sum(), 0.0)

@@ -33,8 +33,9 @@ class Outcome:
 class Solver(Protocol):
     """One method of minimising a Problem. It is built with one table of kernels and keeps no state of its own."""
 
-    name: str
-    kernels: Kernels
+    @property
+    def name(self) -> str:
+        """What `solver=` calls it."""
 
     def step(self, problem: Problem, state: State) -> tuple[State, Info]:
         """One sweep; the objective must not rise."""

@@ -25,9 +25,7 @@ class Joint:
             new = solve_users(problem, self.kernels, state)
         else:
             rows, L = problem.ratings.by_user, problem.ratings.n_levels
-            Q, q, W, w = self.kernels.eliminate_rows(
-                rows, L, problem.design(state.V), state.b_item, problem.ridge_user
-            )
+            Q, q, W, w = self.kernels.eliminate_rows(rows, L, problem.design(state.V), state.b_item, problem.ridge_user)
             step = Quadratics(problem.ratings.level_counts, Q, q, problem.margin, self.kernels)
             new = learn_scales(problem, step, state)
             positions = new.X[new.z].astype(problem.dtype)

@@ -27,15 +27,11 @@ class Earlier:
 
     def user_scales(self) -> Float64:
         """Scale of each of today's users, (N, L); the parent's for those it did not know."""
-        X: Float64 = np.where(
-            (self.users >= 0)[:, None], self.scales[self.user_scale[self.users]], self.parent_scale
-        )
+        X: Float64 = np.where((self.users >= 0)[:, None], self.scales[self.user_scale[self.users]], self.parent_scale)
         return X
 
 
-def random_state(
-    problem: Problem, kernels: Kernels, X: Float64, z: Integers, rng: np.random.Generator
-) -> State:
+def random_state(problem: Problem, kernels: Kernels, X: Float64, z: Integers, rng: np.random.Generator) -> State:
     """Small independent normal factors, drawn in the order of ids; no biases yet."""
     N, M, d = problem.ratings.n_users, problem.ratings.n_items, problem.rank
     spread = 1 / np.sqrt(max(d, 1))

@@ -1,0 +1,118 @@
+"""Where the default regularization and rank come from: a validation part of the training part of open data sets.
+
+    python benchmarks/defaults.py DIR [--set u1 ...]
+
+DIR holds the published files (docs: data sets). Where a set has a test part of its own (ML-100K u1, Douban) it
+is never read; of ML-100K by time the last fifth is not. A tenth of what is left is held out, the rest is fitted.
+Two tables: mean squared error by lambda and rank, and, for ids that were never seen, what to predict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cmtrf import CMTRF
+
+LAMBDAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0)
+Triples = NDArray[np.int64]  # user, item, rating
+
+
+def read(folder: Path, archive: str, member: str, separator: str = ",", header: bool = False) -> pl.DataFrame:
+    """Read a text table out of a zip file."""
+    raw = zipfile.ZipFile(folder / archive).read(member).replace(b"::", b",")
+    return pl.read_csv(io.BytesIO(raw), separator=separator, has_header=header)
+
+
+def read_sets(folder: Path) -> dict[str, Triples]:
+    """Return the training part of each set, as (user, item, rating)."""
+    u1 = read(folder, "ml-100k.zip", "ml-100k/u1.base", "\t")
+    by_time = read(folder, "ml-100k.zip", "ml-100k/u.data", "\t")
+    by_time = by_time.sort(by_time.columns[3], *by_time.columns[:2])[:80_000]
+    tweets = read(folder, "movietweetings-100k.zip", "MovieTweetings/snapshots/100K/ratings.dat")
+    books = read(folder, "goodbooks-10k-users5pct.zip", "goodbooks-10k-users5pct/ratings.csv", header=True)
+    food = read(folder, "food-world-cup.zip", "food-world-cup/long/ratings.csv", header=True)
+    sets = {"u1": u1, "by time": by_time, "Goodbooks": books, "Food": food, "MovieTweetings": tweets}
+    return {name: table.to_numpy()[:, :3].astype(np.int64) for name, table in sets.items()} | {
+        "Douban": read_douban(folder)
+    }
+
+
+def read_douban(folder: Path) -> Triples:
+    """Return the training mask's ratings of the MATLAB file."""
+    import h5py
+
+    raw = zipfile.ZipFile(folder / "douban-monti.zip").read("douban/training_test_dataset.mat")
+    with h5py.File(io.BytesIO(raw)) as file:
+        ratings, mask = file["M"][:].T, file["Otraining"][:].T
+    users, items = np.nonzero(mask)
+    return np.column_stack([users, items, ratings[users, items]]).astype(np.int64)
+
+
+def columns(table: Triples) -> tuple[NDArray[np.int64], ...]:
+    """Return the columns of a table of triples."""
+    return tuple(table.T.copy())
+
+
+def held_out_error(table: Triples, **parameters: object) -> float:
+    """Mean squared error on a tenth of the rows."""
+    out = np.random.default_rng(99).random(len(table)) < 0.1
+    model = CMTRF(random_state=0, n_jobs=1, progress=False, **parameters).fit(columns(table[~out]))
+    user, item, rating = columns(table[out])
+    return float(((model.predict((user, item)) - rating) ** 2).mean())
+
+
+def regularization(name: str, table: Triples) -> None:
+    """Print one line for each form and rank: the error at each lambda, the best one starred."""
+    for n_scales, rank in ((4, 5), (4, 10), (4, 20), (1, 10), ("user", 10), ("fixed", 10)):
+        errors = [held_out_error(table, n_scales=n_scales, rank=rank, lambda_u=x, lambda_v=x) for x in LAMBDAS]
+        cells = [f"{e:.4f}" + ("*" if e == min(errors) else " ") for e in errors]
+        print(f"{name:15} {n_scales!s:6} {rank:4}  " + " ".join(cells), flush=True)
+
+
+def unseen(name: str, table: Triples) -> None:
+    """Print the error for new items and for new users: the package's answer, and the average factors'."""
+    rng = np.random.default_rng(5)
+    new_user = rng.random(table[:, 0].max() + 1)[table[:, 0]] < 0.1
+    new_item = rng.random(table[:, 1].max() + 1)[table[:, 1]] < 0.1
+    model = CMTRF(random_state=0, n_jobs=1, progress=False).fit(columns(table[~new_user & ~new_item]))
+    line = f"{name:15}"
+    for what, rows in (("new item", new_item & ~new_user), ("new user", new_user & ~new_item)):
+        user, item, rating = columns(table[rows])
+        answers = model.predict((user, item)), average_row(model, user, item)
+        line += f"  {what} " + " / ".join(f"{((answer - rating) ** 2).mean():.3f}" for answer in answers)
+    print(line, flush=True)
+
+
+def average_row(model: CMTRF, user: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Predict with the mean of all users' factors and scales, or of all items' factors, in place of the unknown."""
+    at = {side: np.searchsorted(ids, x) for side, ids, x in (("u", model.users_, user), ("i", model.items_, item))}
+    U = np.vstack([model.user_factors_, model.user_factors_.mean(0)])
+    V = np.vstack([model.item_factors_, model.item_factors_.mean(0)])
+    X = np.vstack([model.scales_[model.user_scale_], model.scales_[model.user_scale_].mean(0)])
+    known_u = np.isin(user, model.users_)
+    known_i = np.isin(item, model.items_)
+    u = np.where(known_u, at["u"], len(U) - 1)
+    i = np.where(known_i, at["i"], len(V) - 1)
+    scores = (U[u] * V[i]).sum(1)
+    return np.array([np.interp(s, X[k], model.levels_) for s, k in zip(scores, u, strict=True)])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--set", nargs="*")
+    arguments = parser.parse_args()
+    tables = {k: v for k, v in read_sets(arguments.folder).items() if not arguments.set or k in arguments.set}
+    print(f"{'set':15} {'scales':6} {'rank':>4}  " + " ".join(f"{x:6g} " for x in LAMBDAS))
+    for name, table in tables.items():
+        regularization(name, table)
+    print("\nnever seen: a mean rating / the average row")
+    for name, table in tables.items():
+        unseen(name, table)
