@@ -19,12 +19,15 @@ SOLVERS = {
     "joint": Joint,
 }
 FORMS = ["fixed", 1, 4, "user"]
+UNRIDGED = {"lambda_u": 0.0, "lambda_v": 0.0, "lambda_bias": (0.0, 0.0)}  # rows are singular
 
 
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("n_scales", FORMS)
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("changes", [{}, {"gaps": [0.1, 0.7, 0.3, 0.2], "shrinkage": 3.0}, {"rank": 0}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"gaps": [0.1, 0.7, 0.3, 0.2], "shrinkage": 3.0}, {"rank": 0}, UNRIDGED], ids=str
+)
 def test_every_sweep_lowers_the_objective(name, n_scales, biased, changes):
     for seed in range(3):
         ratings = random_ratings(np.random.default_rng(seed), weighted=seed == 2)

@@ -32,6 +32,7 @@ class Progress:
     """A bar for each phase of a fit on stderr, or nothing."""
 
     def __init__(self, show: bool | None = None) -> None:
+        self.quiet = show is not None and not show
         self.shown = sys.stderr.isatty() if show is None else bool(show)
 
     @contextmanager
@@ -64,6 +65,9 @@ class Progress:
         Said on stderr whatever ``progress`` is, unless it was switched off: a silent pause of ten seconds
         looks like a fault.
         """
+        if self.quiet:
+            yield
+            return
         timer = threading.Timer(after, lambda: print(message, file=sys.stderr, flush=True))
         timer.daemon = True
         timer.start()

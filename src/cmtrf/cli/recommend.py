@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def recommend(
     model: Model,
-    more: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="More users.")] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="ID", help="More users.")] = None,
     user: Annotated[
         list[str] | None,
         typer.Option(metavar="ID", help="Whom to recommend to; may be repeated.", show_default="everyone"),
