@@ -141,10 +141,7 @@ def test_fit_passes_its_options_on(run, tmp_path):
     assert summary["columns"]["weight"] == "count"
     assert summary["users_by_scale"] == [6]
     fitted = cmtrf.load(model)
-    assert (
-        np.diff(fitted.scales_[0]) == pytest.approx([0.2, 0.4], abs=1e-6)
-        or (np.diff(fitted.scales_[0]) >= np.array([0.2, 0.4]) - 1e-6).all()
-    )
+    assert (np.diff(fitted.scales_[0]) >= np.array([0.2, 0.4]) - 1e-6).all()
     assert (fitted.lambda_u, fitted.lambda_v, fitted.n_scales, fitted.rank) == (2, 3, 1, 1)
 
 

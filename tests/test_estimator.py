@@ -139,10 +139,12 @@ def test_unused_levels_and_single_levels_fall_back_and_say_so():
     model = CMTRF(n_scales="user", rank=1, lambda_u=0.1, lambda_v=0.1, random_state=0).fit((users, items, ratings))
     told = {row["user"]: row for row in model.user_scales().to_dicts()}
     assert told["all"]["fallback"] is None
-    assert told["low"]["fallback"] == "unused levels placed by the scale of all users: 3.0"
+    assert told["low"]["fallback"] == "unused levels placed by the scale of all users: 3"
     assert told["one"]["fallback"] == "one level used: the scale of all users"
     assert told["one"]["n_ratings"] == 2
     assert (np.diff(model.scales_) >= 0.5 - 1e-9).all()
+    one = CMTRF(n_scales=1, rank=1, levels=[0, 1, 2, 3], random_state=0).fit((users, items, ratings))
+    assert set(one.user_scales()["fallback"]) == {"unused levels placed by the given levels: 0"}
     pulled = CMTRF(n_scales="user", rank=1, shrinkage=5.0, random_state=0).fit((users, items, ratings))
     assert pulled.user_scales()["fallback"].null_count() == 3
 

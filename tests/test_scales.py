@@ -196,7 +196,7 @@ def test_placed_levels_keep_every_margin(seed, L):
 def test_reasons_for_a_fallback():
     words = ["1", "2", "3"]
     counts = np.array([[1.0, 1, 1], [0, 2, 1], [0, 0, 4]])
-    reasons = explain_fallback(counts, np.array([False, False, True]), words)
+    reasons = explain_fallback(counts, np.array([False, False, True]), words, "the scale of all users")
     assert reasons[0] is None
     assert reasons[1] == "unused levels placed by the scale of all users: 1"
     assert reasons[2] == "one level used: the scale of all users"

@@ -18,6 +18,7 @@ from cmtrf.encode import Encoded, encode, encode_pairs
 from cmtrf.errors import (
     DataError,
     DataWarning,
+    ModelFileError,
     NotConvergedWarning,
     ParameterError,
     ScaleWarning,
@@ -121,6 +122,8 @@ class CMTRF(RegressorMixin, BaseEstimator):
         Sweeps of the last phase.
     converged_ : bool
         Whether the objective settled.
+    columns_ : dict
+        Which column of the training table was taken as what; empty for a loaded model.
     n_features_in_ : int
         2: user and item.
 
@@ -281,7 +284,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         """Show a model's arrays under the names that scikit-learn's users expect."""
         self._model = model
         self._kind = kind
-        self._names = dict(names)
+        self.columns_ = dict(names)
         self.levels_ = model.grid.levels
         self.scales_ = model.scales
         self.user_scale_ = model.user_scale
@@ -513,7 +516,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
     def _pair_names(self, pairs: Any, user: str | None, item: str | None) -> PairNames:
         """Column names for a table of pairs: as given, else those that `fit` used if the table has them."""
         have = set(map(str, getattr(pairs, "columns", ())) if hasattr(pairs, "columns") else ())
-        known = {role: name for role, name in getattr(self, "_names", {}).items() if name in have}
+        known = {role: name for role, name in getattr(self, "columns_", {}).items() if name in have}
         return PairNames(user=user or known.get("user"), item=item or known.get("item"))
 
     def __sklearn_tags__(self) -> Any:
@@ -528,6 +531,10 @@ def load(path: str | os.PathLike[str]) -> CMTRF:
     """Read a model that `CMTRF.save` wrote; what is not one raises `cmtrf.errors.ModelFileError`."""
     model = load_model(Path(path))
     estimator = CMTRF(**model.parameters)
+    try:
+        check_choices(estimator._parameters())
+    except ParameterError as error:
+        raise ModelFileError(f"{path} holds parameters that cannot be: {error}") from None
     estimator._adopt(model, None, {})
     return estimator
 

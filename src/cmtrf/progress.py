@@ -56,7 +56,9 @@ class Progress:
         )  # fmt: skip
         with RichProgress(*columns, console=Console(stderr=True)) as bars:
             task = bars.add_task(title, total=total, note="")
-            yield _Bar(bars, task)
+            bar = _Bar(bars, task)
+            yield bar
+            bars.update(task, total=bars.tasks[task].completed)  # settled before the last sweep allowed
 
     @contextmanager
     def slow(self, message: str, after: float = 1.0) -> Iterator[None]:

@@ -103,6 +103,11 @@ class Grid:
         """The levels as their owner wrote them: numbers, or words."""
         return self.values if self.words is None else plain_array(list(self.words))
 
+    @property
+    def names(self) -> list[str]:
+        """The levels as texts, numbers as short as they can be written."""
+        return list(self.words) if self.words is not None else [f"{value:g}" for value in self.values]
+
     @classmethod
     def of_levels(cls, levels: Any) -> Grid:
         """Build the scale that the caller states: increasing numbers, or distinct words, lowest first."""

@@ -29,7 +29,7 @@ def demo(as_json: Json = False, debug: Debug = False) -> None:
     from cmtrf.estimators import CMTRF
 
     ratings = load_demo()
-    model = CMTRF(n_scales=4, rank=5, random_state=0, progress=False).fit(ratings)
+    model = CMTRF(n_scales=4, rank=5, random_state=0).fit(ratings)
     result = describe(model, ratings)
     print_json(result) if as_json else show(result)
 

@@ -166,7 +166,7 @@ def summarize(model: CMTRF, output: Path) -> dict[str, Any]:
         "users": len(model.users_),
         "items": len(model.items_),
         "levels": model.levels_.tolist(),
-        "columns": dict(model._names),
+        "columns": model.columns_,
         "scales": model.n_scales,
         "users_by_scale": None if model.n_scales == "user" else table["n_users"].to_list()[::n_levels],
         "sweeps": model.n_sweeps_,

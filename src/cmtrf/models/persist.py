@@ -98,7 +98,7 @@ def load_model(path: str | os.PathLike[str]) -> PointModel:
         header = _read_header(data)
         return build_model(header, _read_arrays(data))
     except RefusedError as refused:
-        raise ModelFileError(f"{source}: {refused.reason}; {refused.advice}") from None
+        raise ModelFileError(f"{source} {refused.reason}; {refused.advice}") from None
 
 
 # Writing.

@@ -148,9 +148,11 @@ class PointModel:
 
     def fallbacks(self) -> list[str | None]:
         """Say of each scale why levels of it (or all of it) are the parent's; None where it stands on ratings alone."""
-        if self.parameters.get("n_scales") == "fixed" or self.shrunk:
+        n_scales = self.parameters.get("n_scales")
+        if n_scales == "fixed" or self.shrunk:
             return [None] * len(self.scales)
-        return explain_fallback(self.scale_counts(), self.lone, [str(level) for level in self.grid.levels])
+        parent = "the given levels" if n_scales == 1 else "the scale of all users"
+        return explain_fallback(self.scale_counts(), self.lone, self.grid.names, parent)
 
     @property
     def shrunk(self) -> bool:

@@ -67,19 +67,19 @@ def pull_weights(shrinkage: float, level_counts: Float64) -> Float64:
     return weights
 
 
-def explain_fallback(scale_counts: Float64, lone: NDArray[np.bool_], words: list[str]) -> list[str | None]:
+def explain_fallback(scale_counts: Float64, lone: NDArray[np.bool_], words: list[str], parent: str) -> list[str | None]:
     """Say for each scale which of its levels stand where the parent scale puts them, and why; None where none do.
 
     ``scale_counts`` (K, L) are the ratings that shaped each scale, ``lone`` (K,) marks the scales of users
-    with a single level, which are the parent scale itself.
+    with a single level, which are the parent scale itself; ``parent`` says which scale that is.
     """
     reasons: list[str | None] = []
     for counts, alone in zip(scale_counts, lone, strict=True):
         unused = [word for word, count in zip(words, counts, strict=True) if count <= 0]
         if alone:
-            reasons.append("one level used: the scale of all users")
+            reasons.append(f"one level used: {parent}")
         elif unused:
-            reasons.append(f"unused levels placed by the scale of all users: {', '.join(unused)}")
+            reasons.append(f"unused levels placed by {parent}: {', '.join(unused)}")
         else:
             reasons.append(None)
     return reasons
