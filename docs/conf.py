@@ -24,6 +24,7 @@ extensions = [
 ]
 templates_path = ["_templates"]
 exclude_patterns = [
+    "notes",  # for those who carry on, not for readers
     "_build",
     "_templates",
     "**/.ipynb_checkpoints",

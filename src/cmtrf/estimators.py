@@ -63,7 +63,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
     n_scales : {"fixed", "user"} or int, default=4
         ``"fixed"`` keeps the given scale, 1 learns one for all, K >= 2 one for each of K clusters of users,
         ``"user"`` one for each user.
-    rank : int, default=10
+    rank : int, default=20
         Number of factors; 0 leaves only biases and scales.
     lambda_u, lambda_v : float, default=6.0
         Ridge of user and item factors, as in the objective. The default suits the default margin, where
@@ -144,7 +144,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         self,
         *,
         n_scales: int | str = 4,
-        rank: int = 10,
+        rank: int = 20,
         lambda_u: float | str = 6.0,
         lambda_v: float | str = 6.0,
         lambda_bias: float | tuple[float, float] | str = 3.0,

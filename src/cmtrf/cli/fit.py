@@ -48,7 +48,7 @@ def fit(
             rich_help_panel=MODEL,
         ),
     ] = "4",
-    rank: Annotated[int, typer.Option(metavar="N", min=0, help="Number of factors.", rich_help_panel=MODEL)] = 10,
+    rank: Annotated[int, typer.Option(metavar="N", min=0, help="Number of factors.", rich_help_panel=MODEL)] = 20,
     lambda_u: Annotated[
         float,
         typer.Option("--lambda-u", metavar="NUMBER", min=0, help="Ridge of the user factors.", rich_help_panel=MODEL),

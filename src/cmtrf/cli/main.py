@@ -85,7 +85,7 @@ def start(
 
 
 app.command(epilog="Example: cmtrf demo")(demo)
-app.command(epilog="Example: cmtrf fit ratings.csv -o model.cmtrf --scales 4 --rank 10")(fit)
+app.command(epilog="Example: cmtrf fit ratings.csv -o model.cmtrf --scales 4 --rank 20")(fit)
 app.command(epilog="Example: cmtrf predict model.cmtrf pairs.csv -o predictions.csv")(predict)
 app.command(epilog="Example: cmtrf recommend model.cmtrf --user 17 --user 42 -n 5")(recommend)
 
