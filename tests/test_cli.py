@@ -21,6 +21,7 @@ from cmtrf.cli.fit import fit, word_levels, word_scales
 from cmtrf.cli.main import app
 
 SOURCE = Path(cmtrf.__file__).resolve().parent.parent
+WEAK = ["--lambda-u", "0.5", "--lambda-v", "0.5"]  # so that factors stand up on a small table
 PARAMETERS = {"scales": "n_scales", "seed": "random_state", "jobs": "n_jobs"}  # named otherwise in Python
 
 
@@ -114,7 +115,7 @@ def test_defaults_are_those_of_python():
 
 def test_fit_says_what_it_fitted(run, folder, tmp_path):
     model = tmp_path / "model.cmtrf"
-    status, out, err = run("fit", folder / "ratings.csv", "-o", model, "--scales", "user", "--rank", "2")
+    status, out, err = run("fit", folder / "ratings.csv", "-o", model, "--scales", "user", "--rank", "2", *WEAK)
     assert (status, err) == (0, "")
     said = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert said["ratings"] == "74 by 12 users of 8 items"
@@ -277,10 +278,10 @@ def test_a_fault_of_our_own_is_one_sentence_too(run, folder, tmp_path, monkeypat
         raise RuntimeError("two\nlines")
 
     monkeypatch.setattr(CMTRF, "save", break_down)
-    answer = run("fit", folder / "ratings.csv", "-o", tmp_path / "m.cmtrf", "--scales", "1")
+    answer = run("fit", folder / "ratings.csv", "-o", tmp_path / "m.cmtrf", "--scales", "1", *WEAK)
     assert_one_sentence(answer, 1, "RuntimeError: two lines", "--debug")
     monkeypatch.setattr(CMTRF, "save", lambda self, path: Path(path).parent.joinpath("no", "m").write_bytes(b""))
-    answer = run("fit", folder / "ratings.csv", "-o", tmp_path / "m.cmtrf", "--scales", "1")
+    answer = run("fit", folder / "ratings.csv", "-o", tmp_path / "m.cmtrf", "--scales", "1", *WEAK)
     assert_one_sentence(answer, 1, tmp_path / "no" / "m")
 
 

@@ -153,14 +153,12 @@ def test_stated_levels_are_the_scale_and_others_are_an_error():
         encode(read(table), levels=[5, 4, 3, 2, 1])
 
 
-def test_one_level_is_an_error_but_not_on_the_grid_of_a_model():
+def test_one_level_is_an_error():
     table = rated(("a", 1, 4.0), ("b", 2, 4.0))
     message = r"column 'rating': all ratings \(n_samples = 2\) are 4.0: one distinct level"
     for levels in (None, [3, 4, 5]):
         with pytest.raises(DataError, match=message):
             encode(read(table), levels=levels)
-    grid = encode(read(rated(("a", 1, 4.0), ("b", 2, 5.0)))).grid
-    assert encode(read(table), grid=grid).grid is grid
 
 
 def test_a_continuous_rating_is_refused_with_advice():
@@ -238,3 +236,29 @@ def test_the_callers_arrays_stay_writable():
 def test_a_text_that_only_python_reads_as_a_number_is_named():
     with pytest.raises(DataError, match="'1_0' is not a number"):
         encode(read((["a", "b"], ["x", "y"], ["1_0", "3"])))
+
+
+def test_decimal_commas_are_named():
+    with pytest.raises(DataError, match="decimal commas, such as '3,5'"):
+        encode(read((["a", "b"], ["x", "y"], ["3,5", "4"])))
+
+
+def test_what_no_number_can_hold_is_refused():
+    with pytest.raises(DataError, match=r"row 1 .*1e\+300 is too large for a rating"):
+        encode(read((["a", "b", "c"], ["x", "y", "x"], [1.0, 1e300, 2.0])))
+    with pytest.raises(DataError, match=r"row 2 .*the weight 1e\+300 is too large"):
+        encode(read((["a", "b", "c"], ["x", "y", "x"], [1.0, 3.0, 2.0]), sample_weight=[1, 1, 1e300]))
+
+
+def test_a_level_far_from_the_others_is_told(caplog):
+    encode(read((list("abcdef"), ["x"] * 6, [1, 2, 3, 4, 5, 99])))
+    assert "the levels 5 and 99 lie far apart" in caplog.text
+    caplog.clear()
+    encode(read((list("abcdef"), ["x"] * 6, [0.5, 1, 2, 3, 4, 5])))
+    assert caplog.text == ""
+
+
+def test_unreadable_times_cannot_choose_among_duplicates():
+    table = pl.DataFrame({"user": ["a", "a", "b"], "item": [1, 1, 2], "rating": [1, 2, 3], "time": ["x", "y", "z"]})
+    with pytest.raises(DataError, match="'time' could not be read as times"):
+        encode(read(table), duplicates="last")

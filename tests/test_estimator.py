@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from cmtrf.errors import (
     UnavailableError,
     UnknownIdError,
 )
+from cmtrf.solvers.drive import drive
 from problems import planted
 
 FORMS = ["fixed", 1, 3, "user"]
@@ -173,6 +175,10 @@ def test_a_weight_counts_as_that_many_ratings(table):
     np.testing.assert_allclose(weighted.scales_, repeated.scales_, atol=1e-6)
     np.testing.assert_array_equal(weighted.scales_, named.scales_)
     assert weighted.scales()["n_ratings"].to_list() == repeated.scales()["n_ratings"].to_list()
+    new = (["u00", "nobody"], [999, 104])
+    np.testing.assert_allclose(weighted.predict(new), repeated.predict(new))
+    twice = table[np.repeat(np.arange(len(table)), weight).tolist()]
+    assert weighted.score(table, sample_weight=weight) == pytest.approx(weighted.score(twice), rel=1e-9)
 
 
 # ---- the same bits
@@ -200,6 +206,20 @@ def test_two_threads_give_the_bits_of_one_where_there_is_work_for_two():
     same_bits(CMTRF(**parameters, n_jobs=1).fit(rows), CMTRF(**parameters, n_jobs=2).fit(rows))
 
 
+def test_answers_have_the_same_bits_alone_in_a_batch_and_on_two_threads():
+    rng = np.random.default_rng(0)
+    pairs = rng.permutation(900 * 500)[:40_000]
+    rows = (pairs // 500, pairs % 500, rng.integers(1, 6, 40_000))
+    model = CMTRF(n_scales=3, rank=20, lambda_u=1.0, lambda_v=1.0, random_state=1, max_sweeps=3, tol=0).fit(rows)
+    batch = model.set_params(n_jobs=1).recommend(n=5)
+    assert batch.equals(model.set_params(n_jobs=2).recommend(n=5))
+    np.testing.assert_array_equal(batch["rating"], model.predict(batch.select("user", "item")))
+    for user in (3, 500, 899):
+        one = batch.filter(pl.col("user") == user)
+        assert model.recommend(user, n=5).equals(one)
+        np.testing.assert_array_equal(model.predict(one.select("user", "item")), one["rating"])
+
+
 def test_seeds_differ_and_repeat(table):
     same_bits(fitted(table, random_state=5), fitted(table, random_state=5))
     assert not np.array_equal(fitted(table, random_state=5).item_factors_, fitted(table).item_factors_)
@@ -211,7 +231,7 @@ def test_seeds_differ_and_repeat(table):
 
 
 def test_a_fit_that_did_not_settle_warns_what_to_do(table):
-    with pytest.warns(NotConvergedWarning, match="max_sweeps=2.*start=model"):
+    with pytest.warns(NotConvergedWarning, match=r"larger max_sweeps .* start=model\)? ?.*max_sweeps=2"):
         model = fitted(table, max_sweeps=2, tol=1e-9)
     assert not model.converged_
     assert model.n_sweeps_ == 2
@@ -248,7 +268,69 @@ def test_start_goes_on_from_a_model(table, n_scales):
     assert more.objective_[0] == pytest.approx(whole.objective_[-1], rel=1e-6)
 
 
-def test_start_matches_by_id_and_changes_the_form(table):
+def test_start_matches_by_id(table):
+    """From a model of a table with other ids before, between and behind these: the same as from one of this table."""
+    more = pl.DataFrame({"user": ["a", "u07x", "z"] * 2, "item": [1, 115, 999] * 2, "rating": [1, 2, 3, 4, 5, 1]})
+    own = fitted(table, n_scales="user", max_sweeps=3, tol=0)
+    wide = fitted(pl.concat([table, more.unique(["user", "item"])]), n_scales="user", max_sweeps=3, tol=0)
+    known = np.isin(wide.users_, own.users_), np.isin(wide.items_, own.items_)
+    once = {**QUICK, "n_scales": "user", "max_sweeps": 1, "tol": 0}
+    first = CMTRF(**once).fit(table, start=wide)
+    # the same start, written into a model of this very table
+    same = pickle.loads(pickle.dumps(own))
+    same._model = replace(
+        own._model,
+        user_factors=wide.user_factors_[known[0]],
+        item_factors=wide.item_factors_[known[1]],
+        scales=wide.scales_[known[0]],
+        parent_scale=wide._model.parent_scale,
+    )
+    same_bits(first, CMTRF(**once).fit(table, start=same))
+    assert not np.array_equal(first.objective_, CMTRF(**once).fit(table, start=own).objective_)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_start_of_any_form_gives_the_scale_of_all_as_parent(form):
+    """Not the given levels: a user of a single level has the scale of all, and the objective ends where it should."""
+    users, items, levels, _ = planted(np.random.default_rng(0), N=120, M=60)
+    users, items, ratings = np.append(users, [120, 120]), np.append(items, [0, 1]), np.append(levels, [4, 4]) + 1
+    parameters = {"rank": 2, "lambda_u": 1.0, "lambda_v": 1.0, "random_state": 0}
+    fresh = CMTRF(n_scales="user", **parameters).fit((users, items, ratings))
+    earlier = CMTRF(n_scales=form, **parameters).fit((users, items, ratings))
+    again = CMTRF(n_scales="user", **parameters).fit((users, items, ratings), start=earlier)
+    assert again.objective_[-1] == pytest.approx(fresh.objective_[-1], rel=1e-3)
+    np.testing.assert_allclose(again.scales_[120], fresh.scales_[120], atol=0.05)
+
+
+def test_a_larger_margin_holds_from_the_start(table):
+    first = fitted(table, n_scales=1)
+    wider = CMTRF(**QUICK, n_scales="user", margin=0.8).fit(table, start=first)
+    assert np.diff(wider._model.parent_scale).min() >= 0.8 - 1e-9
+
+
+def test_clusters_start_from_k_means_on_the_scales_of_n_cmtrf(table, monkeypatch):
+    """What the last phase is given: centres of the users' scales, each user at the nearest."""
+    phases = []
+
+    def spy(problem, solver, state, **named):
+        outcome = drive(problem, solver, state, **named)
+        phases.append((problem, state, outcome.state))
+        return outcome
+
+    monkeypatch.setattr("cmtrf.fitting.drive", spy)
+    fitted(table, n_scales=3)
+    assert [problem.n_scales for problem, *_ in phases] == [1, "user", 3]
+    (_, _, one), (second, begun, each), (_, state, _) = phases
+    np.testing.assert_array_equal(second.margin.parent, one.X[0])
+    np.testing.assert_array_equal(begun.X, np.tile(one.X, (60, 1)))
+    distance = ((each.X[:, None, :] - state.X) ** 2).sum(2)
+    np.testing.assert_array_equal(state.z, distance.argmin(1))
+    for k in range(3):
+        np.testing.assert_allclose(state.X[k], each.X[(state.z == k) & ~second.lone].mean(0), atol=1e-9)
+    np.testing.assert_array_equal(state.V, each.V)
+
+
+def test_start_changes_the_form(table):
     half = table.filter(pl.col("user") < "u40")
     per_user = fitted(half, n_scales="user")
     same = CMTRF(**{**QUICK, "max_sweeps": 1, "tol": 0}, n_scales=3).fit(table, start=per_user)
@@ -262,6 +344,10 @@ def test_start_matches_by_id_and_changes_the_form(table):
         CMTRF(**{**QUICK, "rank": 3}).fit(table, start=same)
     with pytest.raises(ParameterError, match="levels"):
         CMTRF(**QUICK, levels=[0, 1, 2, 3, 4, 5]).fit(table, start=same)
+    with pytest.raises(ParameterError, match=r"cmtrf\.load"):
+        CMTRF(**QUICK).fit(table, start="model.cmtrf")
+    with pytest.raises(ParameterError, match="knows none"):
+        CMTRF(**{**QUICK, "n_scales": 1}, levels=[1, 2, 3, 4, 5]).fit(([1, 2], [1, 2], [1, 2]), start=same)
 
 
 # ---- answers
@@ -332,9 +418,36 @@ def test_recommend(table):
     assert model.recommend(n=1)["user"].to_list() == model.users_.tolist()
     with pytest.warns(DataWarning, match="1 of 2 candidates.*999"):
         model.recommend(["u03"], candidates=[100, 999])
-    for n in (0, 1.5, True):
+    for n in (0, -1, 1.5, True):
         with pytest.raises(ParameterError, match="n="):
             model.recommend(n=n)
+        with pytest.raises(ParameterError, match="n="):
+            model.similar_items(100, n=n)
+
+
+def test_recommend_takes_what_a_user_would_pass(table):
+    model = fitted(table)
+    first = model.recommend("u03", n=1)["item"][0]
+    pairs = [
+        {"user": ["u03"], "item": [first]},
+        [("u03", first)],
+        np.array([["u03", first]], dtype=object),
+        pd.DataFrame({"user": ["u03"], "item": [first]}),
+    ]
+    for exclude in ([first], (first,), np.array([first]), *pairs):
+        assert first not in model.recommend("u03", n=30, exclude=exclude)["item"].to_list()
+    assert first in model.recommend("u07", n=30, exclude_seen=False, exclude=pairs[0])["item"].to_list()
+    two = tuple(model.items_[:2])
+    assert not set(two) & set(model.recommend("u03", n=30, exclude_seen=False, exclude=two)["item"])
+    best = model.recommend("nobody", n=1)["item"][0]
+    left = model.recommend(["u03", "nobody"], n=30, exclude=(["nobody"], [best]))
+    assert best not in left.filter(pl.col("user") == "nobody")["item"].to_list()
+    for nothing in ([], np.array([]), pl.Series([], dtype=pl.String)):
+        assert model.recommend("u03", exclude=nothing).equals(model.recommend("u03"))
+        assert len(model.recommend(nothing)) == len(model.recommend("u03", candidates=nothing)) == 0
+    assert model.recommend(["u03", "u07", "u03"], n=2)["user"].to_list() == ["u03", "u03", "u07", "u07"]
+    with pytest.raises(ParameterError, match="one item"):
+        model.similar_items([100, 101])
 
 
 def test_recommend_to_someone_new_is_by_mean_rating(table):
@@ -430,7 +543,7 @@ def test_what_is_not_there_yet_says_what_to_pass(table):
         ({"shrinkage": "much"}, "shrinkage"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"levels": [3, 2, 1]}, "levels"),
-        ({"random_state": "seven"}, "seed"),
+        ({"random_state": "seven"}, "random_state"),
     ],
 )
 def test_impossible_parameters_are_named(table, parameters, words):
@@ -505,4 +618,63 @@ def test_a_saved_model_answers_as_before(table, tmp_path):
     assert again.user_scales().equals(model.user_scales())
     assert again.converged_ == model.converged_
     assert again.n_sweeps_ == model.n_sweeps_
+    model.set_params(unknown="nan").save(tmp_path / "model.cmtrf")
+    assert cmtrf.load(tmp_path / "model.cmtrf").unknown == "nan", "the parameters of today"
     same_bits(CMTRF(**QUICK, n_scales=3).fit(table, start=again), CMTRF(**QUICK, n_scales=3).fit(table, start=model))
+
+
+def test_columns_of_the_training_table_are_found_again(table, tmp_path):
+    named = table.rename({"user": "reader", "item": "thing"})
+    parameters = {**QUICK, "n_scales": 2}
+    model = CMTRF(**parameters).fit(named, user="reader", item="thing")
+    assert model.columns_ == {"user": "reader", "item": "thing", "rating": "rating"}
+    expected = model.predict((named["reader"], named["thing"]))
+    named.write_csv(tmp_path / "named.csv")
+    model.save(tmp_path / "model.cmtrf")
+    for fit in (model, cmtrf.load(tmp_path / "model.cmtrf")):
+        for given in (named, named.to_pandas(), named.to_arrow(), named.lazy(), tmp_path / "named.csv"):
+            np.testing.assert_array_equal(fit.predict(given), expected)
+    np.testing.assert_array_equal(model.predict(table), expected)
+    assert model.score(named) == model.score(table)
+
+
+def test_impossible_parameters_in_a_file_are_refused(table, tmp_path):
+    fitted(table).set_params(unknown="guess").save(tmp_path / "model.cmtrf")
+    with pytest.raises(cmtrf.errors.ModelFileError, match="unknown='guess'"):
+        cmtrf.load(tmp_path / "model.cmtrf")
+
+
+def test_a_wrong_value_set_after_the_fit_is_named(table):
+    model = fitted(table).set_params(unknown="rasie")
+    for answer in (model.predict, lambda rows: model.recommend(["u00"])):
+        with pytest.raises(ParameterError, match="unknown='rasie'"):
+            answer(table)
+
+
+def test_score_minds_weights_and_refuses_what_fit_refuses(table):
+    model = fitted(table)
+    weight = np.random.default_rng(0).uniform(0, 2, len(table))
+    X, y = table.select("user", "item"), table["rating"]
+    assert model.score(table) == model.score(X, y) != model.score(X, y, sample_weight=weight)
+    named = table.with_columns(pl.Series("w", weight))
+    assert model.score(named, weight="w") == model.score(X, y, sample_weight=weight)
+    with pytest.raises(DataError, match="both y and a rating column"):
+        model.score(table, y)
+    with pytest.raises(UnavailableError, match='unknown="nan"'):
+        clone(model).set_params(unknown="nan").fit(table).score((["u00", "nobody"], [100, 100]), [1, 2])
+
+
+def test_strangers_are_told(table, caplog):
+    model = fitted(table)
+    model.predict(([3], [100]))
+    assert "none of the users was in the training table (3 is the first here, 'u00' there)" in caplog.text
+    caplog.clear()
+    model.predict((["u00", "nobody"], [100, 100]))
+    assert caplog.text == ""
+    model.recommend(["nobody", "u00"])
+    assert "1 of 2 users were not in the training table, the first is 'nobody'" in caplog.text
+
+
+def test_factors_that_shrank_to_nothing_are_told(table, caplog):
+    fitted(table, lambda_u=100.0, lambda_v=100.0)
+    assert "factors have shrunk to nothing" in caplog.text

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cmtrf.errors import DataError, ParameterError
+from cmtrf.models.point import PointModel
 from cmtrf.ratings import Ratings, build_ratings
+from cmtrf.solvers.start import Earlier
 from cmtrf.tables.columns import Columns
 from cmtrf.tables.values import is_number
 from cmtrf.vocabulary import MAX_LEVELS, Codes, Grid, Vocabulary, shown
 
+log = logging.getLogger("cmtrf")
+
+LARGEST = 1e15  # of ratings and weights: sums of their squares stay within single precision
 DUPLICATES = ("error", "keep", "last", "first")
 
 
@@ -31,7 +39,6 @@ def encode(
     columns: Columns,
     *,
     levels: Any = None,
-    grid: Grid | None = None,
     duplicates: str = "error",
     dtype: np.dtype[Any] | type = np.float32,
 ) -> Encoded:
@@ -43,8 +50,6 @@ def encode(
         What `cmtrf.tables.reading.read` returned.
     levels
         The rating scale, lowest first, where not all of it occurs in the table, or where it is of words.
-    grid
-        The scale of a fitted model, instead of ``levels``; then one distinct level is enough.
     duplicates
         What to do with a pair that is there twice: refuse it, keep both, or keep the last or the first by
         time stamp (by row where there are no times, or equal ones).
@@ -62,11 +67,16 @@ def encode(
         kept = _one_a_pair(columns, rows, user * len(items) + item, duplicates)
         rows, user, item = rows[kept], user[kept], item[kept]
     ratings = columns.rating[rows]
-    stated = grid is not None
-    grid = grid or _grid(columns, rows, ratings, levels)
+    grid = _grid(columns, rows, ratings, levels)
     level = grid.encode(ratings)
-    _check_levels(columns, rows, level, grid, several=not stated)
+    _check_levels(columns, rows, level, grid)
     weights = None if columns.weight is None else columns.weight[rows]
+    if weights is not None:
+        for row in np.flatnonzero(weights > LARGEST)[:1].tolist():
+            raise DataError(
+                f"{columns.place('weight', int(rows[row]))}: the weight {weights[row]:g} is too large; divide "
+                f"all weights so that none exceeds {LARGEST:g}"
+            )
     if weights is not None and bool(np.all(weights == 1)):
         weights = None
     shape = (len(users), len(items), len(grid))
@@ -110,6 +120,11 @@ def _one_a_pair(columns: Columns, rows: NDArray[np.int64], pairs: Codes, duplica
     same = pairs[order][1:] == pairs[order][:-1]
     if duplicates == "error":
         _refuse_repeats(columns, rows, order, same)
+    if columns.timestamp is None and "timestamp" in columns.names:
+        raise DataError(
+            f"column {columns.names['timestamp']!r} could not be read as times, so that "
+            f"duplicates={duplicates!r} cannot choose; give it as numbers or ISO dates, or remove it to go by row"
+        )
     if columns.timestamp is not None:
         times = columns.timestamp[rows]
         repeated = np.zeros(len(pairs), np.bool_)
@@ -154,9 +169,30 @@ def _grid(columns: Columns, rows: NDArray[np.int64], ratings: NDArray[Any], leve
         return Grid.of_words(columns.words)
     if ratings.dtype.kind == "O":
         raise DataError(_words_without_order(columns, rows, ratings))
+    for row in np.flatnonzero(np.abs(ratings) > LARGEST)[:1].tolist():
+        raise DataError(
+            f"{columns.place('rating', int(rows[row]))}: {shown(ratings[row])} is too large for a rating; "
+            "correct it or remove the row"
+        )
     grid = Grid.of_ratings(ratings)
     _check_count(columns, len(grid))
+    _tell_of_gap(columns, grid)
     return grid
+
+
+def _tell_of_gap(columns: Columns, grid: Grid) -> None:
+    """A level far from all others, such as 99 beside 1 to 5, may stand for something else than a rating."""
+    gaps = np.diff(grid.values)
+    if len(gaps) >= 3 and gaps.max() > 10 * np.median(gaps):
+        low, high = grid.names[int(gaps.argmax())], grid.names[int(gaps.argmax()) + 1]
+        log.warning(
+            "column %r: the levels %s and %s lie far apart, next to steps of %g elsewhere; if one of them stands "
+            "for something else (no answer, say), remove its rows",
+            columns.names["rating"],
+            low,
+            high,
+            np.median(gaps),
+        )
 
 
 def _check_count(columns: Columns, n_levels: int) -> None:
@@ -171,6 +207,11 @@ def _check_count(columns: Columns, n_levels: int) -> None:
 def _words_without_order(columns: Columns, rows: NDArray[np.int64], ratings: NDArray[Any]) -> str:
     """Say which text is no number, and what to do if it is none on purpose."""
     words = sorted(set(ratings.tolist()))
+    if all(re.fullmatch(r"[+-]?\d+,\d+|[+-]?\d+", word) for word in words):
+        return (
+            f"column {columns.names['rating']!r} has decimal commas, such as {words[0]!r}; write the numbers with "
+            "points"
+        )
     odd = next(t for t, text in enumerate(ratings.tolist()) if not is_number(text))
     listed = ", ".join(map(repr, words[:10])) + (", ..." if len(words) > 10 else "")
     return (
@@ -179,7 +220,7 @@ def _words_without_order(columns: Columns, rows: NDArray[np.int64], ratings: NDA
     )
 
 
-def _check_levels(columns: Columns, rows: NDArray[np.int64], level: Codes, grid: Grid, *, several: bool) -> None:
+def _check_levels(columns: Columns, rows: NDArray[np.int64], level: Codes, grid: Grid) -> None:
     assert columns.rating is not None
     stated = ", ".join(str(each) for each in grid.levels.tolist())
     for t in np.flatnonzero(level < 0)[:1].tolist():
@@ -187,9 +228,43 @@ def _check_levels(columns: Columns, rows: NDArray[np.int64], level: Codes, grid:
             f"{columns.place('rating', int(rows[t]))}: {shown(columns.rating[rows[t]])} is not one of "
             f"the levels {stated}; correct it or add it to levels="
         )
-    if several and bool(np.all(level == level[0])):
+    if bool(np.all(level == level[0])):
         raise DataError(
             f"column {columns.names['rating']!r}: all ratings (n_samples = {len(level)}) are "
             f"{shown(columns.rating[rows[0]])}: one distinct level, but learning a scale takes two; add "
             "ratings with other values"
         )
+
+
+def is_table(values: Any) -> bool:
+    """Tell a table of pairs from a sequence of ids."""
+    if isinstance(values, tuple):
+        return len(values) == 2 and all(hasattr(v, "__len__") and not isinstance(v, str) for v in values)
+    if isinstance(values, list):
+        return len(values) > 0 and isinstance(values[0], (list, tuple))
+    return isinstance(values, Mapping) or hasattr(values, "columns") or len(getattr(values, "shape", ())) == 2
+
+
+def match_model(model: PointModel, coded: Encoded, rank: int) -> Earlier:
+    """Arrays of an earlier model, with the places of today's users and items in them."""
+    if not np.array_equal(model.grid.levels, coded.grid.levels):
+        raise ParameterError(
+            f"start= has the levels {', '.join(model.grid.names)}, this table {', '.join(coded.grid.names)}: "
+            "pass levels= to make them the same"
+        )
+    if model.user_factors.shape[1] != rank:
+        raise ParameterError(f"start= has rank {model.user_factors.shape[1]}, this fit rank {rank}: pass the same rank")
+    users, items = model.users.codes(coded.users.ids), model.items.codes(coded.items.ids)
+    if (users < 0).all() and (items < 0).all():
+        raise ParameterError("start= knows none of the users and items of this table: leave it out")
+    return Earlier(
+        users=users,
+        items=items,
+        user_factors=model.user_factors,
+        item_factors=model.item_factors,
+        user_bias=model.user_bias,
+        item_bias=model.item_bias,
+        scales=model.scales,
+        user_scale=model.user_scale,
+        common_scale=model.common_scale,
+    )

@@ -32,6 +32,10 @@ class UnavailableError(CmtrfError, ValueError):
     """Something that the model as configured cannot answer; the message says what to pass."""
 
 
+class NumericalError(CmtrfError, ArithmeticError):
+    """Numbers have left what a machine can hold."""
+
+
 class ModelFileError(CmtrfError, ValueError):
     """A file is not a model of this package, or is truncated, changed or of another version."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
-from cmtrf.encode import Encoded, encode, encode_pairs
+from cmtrf.encode import Encoded, encode, encode_pairs, is_table, match_model
 from cmtrf.errors import (
     DataError,
     DataWarning,
     ModelFileError,
     NotConvergedWarning,
     ParameterError,
-    ScaleWarning,
     UnavailableError,
     UnknownIdError,
 )
@@ -30,20 +30,20 @@ from cmtrf.kernels.choose import choose_kernels
 from cmtrf.kernels.table import Integers, Kernels
 from cmtrf.models.describe import scale_table, user_table
 from cmtrf.models.persist import load_model, save_model
-from cmtrf.models.point import PointModel, build_model
-from cmtrf.plan import Plan, check_choices, make_plan
+from cmtrf.models.point import PointModel, from_outcome
+from cmtrf.plan import check_choices, check_parameters, make_plan, warn_of_scales
 from cmtrf.problem import Problem
 from cmtrf.progress import Progress
 from cmtrf.solvers.alternating import Alternating
-from cmtrf.solvers.base import Outcome, Solver
+from cmtrf.solvers.base import Ending, Outcome, Solver
 from cmtrf.solvers.drive import Callback, Interrupted
 from cmtrf.solvers.joint import Joint
-from cmtrf.solvers.start import Earlier
 from cmtrf.tables.columns import Columns
 from cmtrf.tables.reading import read
 from cmtrf.tables.writing import frame
-from cmtrf.vocabulary import plain_array
+from cmtrf.vocabulary import Vocabulary, as_asked, shown
 
+log = logging.getLogger("cmtrf")
 COMPILING = "cmtrf: compiling its kernels for this machine, once; this takes about ten seconds."
 
 
@@ -123,7 +123,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
     converged_ : bool
         Whether the objective settled.
     columns_ : dict
-        Which column of the training table was taken as what; empty for a loaded model.
+        Which column of the training table was taken as what.
     n_features_in_ : int
         2: user and item.
 
@@ -217,7 +217,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         sample_weight : array-like, optional
             Weight of each row; a weight counts as that many equal ratings.
         user, item, rating, timestamp, weight : str, optional
-            Names of the columns, where they are not the usual ones.
+            Names of the columns, where they are not the usual ones. Weights are used only if named.
         start : CMTRF, optional
             A fitted model to begin from; users and items are matched by id.
         callback : callable, optional
@@ -230,28 +230,23 @@ class CMTRF(RegressorMixin, BaseEstimator):
             whole sweep reached, and the interrupt goes on.
         """
         parameters = self._parameters()
-        check_choices(parameters)
+        check_parameters(parameters)
+        if start is not None and not isinstance(start, CMTRF):
+            raise ParameterError(f"start={start!r}: pass a fitted model, such as cmtrf.load(path)")
         columns = read(
             X, y=y, sample_weight=sample_weight,
             user=user, item=item, rating=rating, timestamp=timestamp, weight=weight,
         )  # fmt: skip
         coded = encode(columns, levels=self.levels, duplicates=self.duplicates, dtype=np.dtype(self.dtype))
         plan = make_plan(parameters, coded.ratings)
-        _warn_of_scales(plan)
+        warn_of_scales(plan, stacklevel=2)
         rng, progress = _generator(self.random_state), Progress(self.progress)
-        earlier = None if start is None else _match(start, coded, plan)
+        earlier = None if start is None else match_model(start._fitted, coded, plan.rank)
         with choose_kernels(self.n_jobs) as kernels:
             with progress.slow(COMPILING):
                 kernels.prepare(plan.dtype)
             fitter = Fitter(
-                plan,
-                coded.ratings,
-                coded.grid.values,
-                kernels,
-                self._make_solver(kernels),
-                rng,
-                progress,
-                callback,
+                plan, coded.ratings, coded.grid.values, kernels, self._make_solver(kernels), rng, progress, callback
             )
             try:
                 problem, outcome = fitter.fit(earlier)
@@ -260,14 +255,24 @@ class CMTRF(RegressorMixin, BaseEstimator):
                     self._keep(interrupt.problem, interrupt.outcome, coded, columns)
                 raise
         self._keep(problem, outcome, coded, columns)
-        if not outcome.converged and self.tol > 0 and len(outcome.objective) == plan.max_sweeps:
-            warnings.warn(
-                f"the objective was still falling after max_sweeps={plan.max_sweeps}: pass a larger max_sweeps "
-                f"or a larger tol (now {self.tol:g}), or go on from here with fit(..., start=model)",
-                NotConvergedWarning,
-                stacklevel=2,
-            )
+        self._warn_of_outcome(outcome)
         return self
+
+    def _warn_of_outcome(self, outcome: Outcome) -> None:
+        unsettled = outcome.ending is Ending.OUT_OF_SWEEPS and self.tol > 0  # tol=0 asks for all sweeps
+        if unsettled or outcome.ending is Ending.ROUNDING:
+            warnings.warn(
+                f"{outcome.ending.value} (max_sweeps={self.max_sweeps}, tol={self.tol:g})",
+                NotConvergedWarning,
+                stacklevel=3,
+            )
+        if self._model.has_no_factors:
+            log.warning(
+                "the factors have shrunk to nothing: ratings are predicted without regard to who rates what; pass "
+                "smaller lambda_u and lambda_v (now %g and %g) or a larger margin",
+                self.lambda_u,
+                self.lambda_v,
+            )
 
     def _parameters(self) -> dict[str, Any]:
         """Parameters of this class, also where a subclass shows fewer of them."""
@@ -277,8 +282,8 @@ class CMTRF(RegressorMixin, BaseEstimator):
         return Alternating(kernels) if self.solver == "alternating" else Joint(kernels)
 
     def _keep(self, problem: Problem, outcome: Outcome, coded: Encoded, columns: Columns) -> None:
-        model = build_model(problem, outcome, coded.users, coded.items, coded.grid, self._parameters())
-        self._adopt(model, columns.kind, columns.names)
+        used = {role: name for role, name in columns.names.items() if getattr(columns, role) is not None}
+        self._adopt(from_outcome(problem, outcome, coded.users, coded.items, coded.grid), columns.kind, used)
 
     def _adopt(self, model: PointModel, kind: str | None, names: Mapping[str, str]) -> None:
         """Show a model's arrays under the names that scikit-learn's users expect."""
@@ -315,27 +320,30 @@ class CMTRF(RegressorMixin, BaseEstimator):
         self, pairs: Any, kind: str = "mean", *, user: str | None = None, item: str | None = None
     ) -> NDArray[np.float64]:
         """Predict the rating of each pair (user, item), within the platform's range; words count 1..L."""
-        model = self._fitted
-        if kind == "median":
+        if _is(kind, "median"):
             raise UnavailableError(
                 'kind="median" needs inverse="calibrated", which is not in this version yet: pass kind="mean"'
             )
-        if kind != "mean":
+        if not _is(kind, "mean"):
             raise ParameterError(f'kind={kind!r}: pass "mean"')
+        model = self._fitted
         columns = self._read_pairs(pairs, user, item)
         return self._predict(columns, *encode_pairs(columns, model.users, model.items))
 
     def _predict(self, columns: Columns, users: Integers, items: Integers) -> NDArray[np.float64]:
         """Ratings of coded pairs, minding ``unknown``."""
+        check_choices(self._parameters())
         model = self._fitted
         missing = (users < 0) | (items < 0)
         if self.unknown == "raise" and missing.any():
             row = int(missing.argmax())
             side, ids = ("user", columns.user) if users[row] < 0 else ("item", columns.item)
             raise UnknownIdError(
-                f'{columns.where(row)}: the {side} {ids[row]!r} was not in the training table; unknown="fallback" '
-                'predicts a mean rating, unknown="nan" leaves it out'
+                f"{columns.where(row)}: the {side} {shown(ids[row])} was not in the training table; "
+                'unknown="fallback" predicts a mean rating, unknown="nan" leaves it out'
             )
+        _tell_of_strangers("user", users, columns.user, model.users)
+        _tell_of_strangers("item", items, columns.item, model.items)
         with choose_kernels(self.n_jobs) as kernels:
             ratings = model.predict(users, items, kernels)
         if self.unknown == "nan":
@@ -391,25 +399,33 @@ class CMTRF(RegressorMixin, BaseEstimator):
         weight: str | None = None,
     ) -> float:
         """R^2 of the predictions for a rated table, or for pairs ``X`` and ratings ``y``."""
+        if type(self).predict is not CMTRF.predict and y is not None:
+            return float(super().score(X, y, sample_weight))  # a subclass for tables of another form
+
         from sklearn.metrics import r2_score  # half a second that a fit does not need
 
-        if y is None:
-            names = self._pair_names(X, user, item)
-            columns = read(X, sample_weight=sample_weight, rating=rating, weight=weight, **names)
-            X, y, sample_weight = columns, columns.rating, columns.weight
-        predicted = self.predict(X, **{k: v for k, v in (("user", user), ("item", item)) if v is not None})
-        return float(r2_score(self._to_numbers(y), predicted, sample_weight=sample_weight))
-
-    def _to_numbers(self, ratings: Any) -> Any:
-        """Ratings as numbers: words count 1..L."""
-        grid = self._fitted.grid
-        if grid.words is None:
-            return ratings
-        levels = grid.encode(ratings)
-        if (levels < 0).any():
-            wrong = plain_array(ratings)[int((levels < 0).argmax())]
-            raise DataError(f"the rating {wrong!r} is not one of the levels {list(grid.words)}")
-        return grid.values[levels]
+        model = self._fitted
+        columns = read(
+            X, y=y, sample_weight=sample_weight,
+            user=user, item=item, rating=rating, weight=weight, hints=self.columns_,
+        )  # fmt: skip
+        truth = columns.rating
+        assert truth is not None
+        if model.grid.words is not None:
+            levels = model.grid.encode(truth)
+            for row in np.flatnonzero(levels < 0)[:1].tolist():
+                raise DataError(
+                    f"{columns.place('rating', row)}: {shown(truth[row])} is not one of the levels "
+                    f"{', '.join(model.grid.words)}"
+                )
+            truth = model.grid.values[levels]
+        predicted = self.predict(columns)
+        if np.isnan(predicted).any():
+            raise UnavailableError(
+                f"{np.isnan(predicted).sum()} rows have users or items that were not in the training table, and "
+                'unknown="nan": leave these rows out, or pass unknown="fallback"'
+            )
+        return float(r2_score(truth, predicted, sample_weight=columns.weight))
 
     def recommend(
         self,
@@ -434,58 +450,71 @@ class CMTRF(RegressorMixin, BaseEstimator):
         exclude : sequence of item ids, or a table of pairs (user, item), optional
             Leave these out, for everyone or for those users.
         """
-        model = self._fitted
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise ParameterError(f"n={n!r}: pass a whole number, 1 or more")
-        names = model.users.ids if users is None else _ids(users)
+        check_choices(self._parameters())
+        model, n = self._fitted, _count(n)
+        names = model.users.ids if users is None else as_asked(users)
+        asked, place = Vocabulary.of(names)
+        names = names[np.sort(np.unique(place, return_index=True)[1])]  # one asked for twice is answered once
         codes = model.users.codes(names)
-        if self.unknown != "fallback" and (codes < 0).any():
-            missing = names[int((codes < 0).argmax())]
-            raise UnknownIdError(f"the user {missing!r} was not in the training table")
-        user, item, rank, rating = model.recommend(
-            codes,
-            int(n),
-            exclude_seen=exclude_seen,
-            candidates=self._candidates(candidates),
-            exclude=self._excluded(exclude),
-        )
-        table = {"user": names[user], "item": model.items.ids[item], "rank": rank, "rating": rating}
+        if (codes < 0).any():
+            self._refuse_strangers(names, codes)
+        place = asked.codes(names)
+        with choose_kernels(self.n_jobs) as kernels:
+            row, item, rank, rating = model.recommend(
+                codes,
+                n,
+                kernels,
+                exclude_seen=exclude_seen,
+                candidates=self._candidates(candidates),
+                exclude=self._excluded(exclude, asked, np.argsort(place)),
+            )
+        table = {"user": names[row], "item": model.items.ids[item], "rank": rank, "rating": rating}
         return frame(table, self._kind)
+
+    def _refuse_strangers(self, names: NDArray[Any], codes: Integers) -> None:
+        """Tell of users never seen, or raise where ``unknown`` says so: a list has no place for a NaN."""
+        first = shown(names[int((codes < 0).argmax())])
+        told = f"{(codes < 0).sum()} of {len(codes)} users were not in the training table, the first is {first}"
+        if self.unknown != "fallback":
+            raise UnknownIdError(f'{told}; leave them out, or pass unknown="fallback"')
+        log.warning("%s; they get the items of the highest mean rating", told)
 
     def _candidates(self, candidates: Any) -> Integers:
         items = self._fitted.items
         if candidates is None:
             return np.arange(len(items))
-        codes = items.codes(_ids(candidates))
+        names = as_asked(candidates)
+        codes = items.codes(names)
         if (codes < 0).any():
-            missing = _ids(candidates)[codes < 0]
             warnings.warn(
-                f"{len(missing)} of {len(codes)} candidates were not in the training table and are left out, "
-                f"the first is {missing[0]!r}",
+                f"{(codes < 0).sum()} of {len(codes)} candidates were not in the training table and are left out, "
+                f"the first is {shown(names[codes < 0][0])}",
                 DataWarning,
                 stacklevel=3,
             )
         return np.unique(codes[codes >= 0])
 
-    def _excluded(self, exclude: Any) -> tuple[Integers, Integers]:
-        """Pairs of codes; user -1 stands for everyone. Ids that the model does not know cannot be recommended."""
+    def _excluded(self, exclude: Any, asked: Vocabulary, row: Integers) -> tuple[Integers, Integers]:
+        """Pairs (place among the users asked for, item); -1 is everyone. A new item cannot be recommended anyway."""
         model = self._fitted
+        none = np.empty(0, np.int64)
         if exclude is None:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        if _is_table(exclude):
-            columns = self._read_pairs(exclude, None, None)
-            users, items = encode_pairs(columns, model.users, model.items)
-            known = (users >= 0) & (items >= 0)
-            return users[known], items[known]
-        items = model.items.codes(_ids(exclude))
-        return np.full((items >= 0).sum(), -1), items[items >= 0]
+            return none, none
+        if not is_table(exclude):
+            items = model.items.codes(as_asked(exclude))
+            return np.full((items >= 0).sum(), -1), items[items >= 0]
+        users, items = encode_pairs(self._read_pairs(exclude, None, None), asked, model.items)
+        known = (users >= 0) & (items >= 0)
+        return row[users[known]], items[known]
 
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """Items whose factors point the same way, as a frame: item, rank, similarity (a cosine)."""
-        model = self._fitted
-        code = int(model.items.codes(_ids(item))[0])
+        model, n, names = self._fitted, _count(n), as_asked(item)
+        if len(names) != 1:
+            raise ParameterError(f"similar_items takes one item, got {len(names)}")
+        code = int(model.items.codes(names)[0])
         if code < 0:
-            raise UnknownIdError(f"the item {item!r} was not in the training table")
+            raise UnknownIdError(f"the item {shown(names[0])} was not in the training table; pass one of items_")
         if model.item_factors.shape[1] == 0:
             raise UnavailableError("a model of rank 0 has no factors to compare: fit with rank=1 or more")
         items, cosine = model.similar(code, n)
@@ -506,18 +535,12 @@ class CMTRF(RegressorMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, whole or not at all; `cmtrf.load` reads it."""
-        save_model(self._fitted, path)
+        save_model(self._fitted, path, self._parameters(), self.columns_)
 
     def _read_pairs(self, pairs: Any, user: str | None, item: str | None) -> Columns:
         if isinstance(pairs, Columns):
             return pairs
-        return read(pairs, rated=False, **self._pair_names(pairs, user, item))
-
-    def _pair_names(self, pairs: Any, user: str | None, item: str | None) -> PairNames:
-        """Column names for a table of pairs: as given, else those that `fit` used if the table has them."""
-        have = set(map(str, getattr(pairs, "columns", ())) if hasattr(pairs, "columns") else ())
-        known = {role: name for role, name in getattr(self, "columns_", {}).items() if name in have}
-        return PairNames(user=user or known.get("user"), item=item or known.get("item"))
+        return read(pairs, rated=False, user=user, item=item, hints=self.columns_)
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that ids may be strings."""
@@ -529,42 +552,30 @@ class CMTRF(RegressorMixin, BaseEstimator):
 
 def load(path: str | os.PathLike[str]) -> CMTRF:
     """Read a model that `CMTRF.save` wrote; what is not one raises `cmtrf.errors.ModelFileError`."""
-    model = load_model(Path(path))
-    estimator = CMTRF(**model.parameters)
+    model, parameters, columns = load_model(Path(path))
+    estimator = CMTRF(**parameters)
     try:
-        check_choices(estimator._parameters())
+        check_parameters(estimator._parameters())
     except ParameterError as error:
         raise ModelFileError(f"{path} holds parameters that cannot be: {error}") from None
-    estimator._adopt(model, None, {})
+    estimator._adopt(model, None, columns)
     return estimator
 
 
-class PairNames(TypedDict):
-    """Names of the two columns of a table of pairs."""
-
-    user: str | None
-    item: str | None
-
-
 _NO_PROBABILITIES = '{} needs inverse="calibrated", which is not in this version yet: use predict, the mean rating'
+FEW = 10  # this many rows may all be strangers without a word
 
 
-def _warn_of_scales(plan: Plan) -> None:
-    if plan.n_scales == "fixed":
+def _tell_of_strangers(side: str, codes: Integers, ids: NDArray[Any], known: Vocabulary) -> None:
+    """Tell where no id is known: mostly ids of another kind, or a split that keeps whole users apart."""
+    if len(codes) == 0 or (codes >= 0).any():
         return
-    if not plan.gaps.any():
-        warnings.warn(
-            "margin=0 with squared loss: the objective falls by shrinking every scale, and scales collapse to a "
-            "point; pass a margin above 0",
-            ScaleWarning,
-            stacklevel=3,
-        )
-    elif plan.bias and plan.n_scales != 1:
-        warnings.warn(
-            "with a margin and biases, scales differ in shift only, and a user's bias says the same: pass "
-            'bias=False, or n_scales="fixed" or 1',
-            ScaleWarning,
-            stacklevel=3,
+    if ids.dtype.kind != known.ids.dtype.kind or len(codes) >= FEW:
+        log.warning(
+            "none of the %ss was in the training table (%s is the first here, %s there), so mean ratings are predicted",
+            side,
+            shown(ids[0]),
+            shown(known.ids[0]),
         )
 
 
@@ -572,43 +583,16 @@ def _generator(random_state: Any) -> np.random.Generator:
     """Return a Generator from anything that scikit-learn takes for a random state, or from a Generator."""
     if isinstance(random_state, np.random.Generator):
         return random_state
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
+    if isinstance(random_state, (int, np.integer)):
         return np.random.default_rng(int(random_state))
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 
-def _match(start: CMTRF, coded: Encoded, plan: Plan) -> Earlier:
-    """Arrays of an earlier model, with the places of today's users and items in them."""
-    model = start._fitted
-    if not np.array_equal(model.grid.levels, coded.grid.levels):
-        raise ParameterError(
-            f"start= has the levels {list(model.grid.levels)}, this table {list(coded.grid.levels)}: "
-            "pass levels= to make them the same"
-        )
-    if model.user_factors.shape[1] != plan.rank:
-        raise ParameterError(f"start= has rank {model.user_factors.shape[1]}, this fit rank {plan.rank}")
-    return Earlier(
-        users=model.users.codes(coded.users.ids),
-        items=model.items.codes(coded.items.ids),
-        user_factors=model.user_factors,
-        item_factors=model.item_factors,
-        user_bias=model.user_bias,
-        item_bias=model.item_bias,
-        scales=model.scales,
-        user_scale=model.user_scale,
-        parent_scale=model.parent_scale,
-    )
+def _count(n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ParameterError(f"n={n!r}: pass a whole number, 1 or more")
+    return int(n)
 
 
-def _ids(values: Any) -> NDArray[Any]:
-    """One id, or a sequence of them, as an array."""
-    if isinstance(values, (str, int, float, np.generic)):
-        values = [values]
-    return read((values, values), rated=False).user
-
-
-def _is_table(values: Any) -> bool:
-    """Tell a table of pairs from a sequence of ids."""
-    if isinstance(values, tuple):
-        return len(values) == 2 and not any(isinstance(column, (str, int, float)) for column in values)
-    return hasattr(values, "columns") or len(getattr(values, "shape", ())) == 2
+def _is(value: object, word: str) -> bool:
+    return isinstance(value, str) and value == word

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,41 +63,36 @@ class Fitter:
             # Biases have a ridge: they should not have to carry the mean. Without them, plain MF as in the paper.
             parent = self._centred() if self.plan.bias else self.values
         problem = self._problem(n_scales, parent)
-        X = parent[None, :]
-        if earlier is not None and n_scales == 1:
-            X = self._feasible(earlier.user_scales().mean(0))[None, :]
-        return problem, self._start(problem, earlier, X, np.zeros(self.ratings.n_users, np.int64))
+        X = parent
+        if n_scales == 1 and earlier is not None and earlier.common_scale is not None:
+            X = self._feasible(earlier.user_scales(earlier.common_scale).mean(0))
+        return problem, self._start(problem, earlier, X[None, :], np.zeros(self.ratings.n_users, np.int64))
 
     def _one_a_user(self, earlier: Earlier | None) -> tuple[Problem, State]:
         """N-CMTRF: everyone starts from the scale of all, which stays the parent."""
-        N = self.ratings.n_users
-        if earlier is not None:
-            problem = self._problem("user", self._feasible(earlier.parent_scale))
-            return problem, self._start(problem, earlier, earlier.user_scales(), np.arange(N))
-        parent, state = self._parent()
-        X = np.tile(parent, (N, 1))
-        return self._problem("user", parent), _with_scales(state, X, np.arange(N))
+        each = np.arange(self.ratings.n_users)
+        if earlier is not None and earlier.common_scale is not None:
+            parent = self._feasible(earlier.common_scale)
+            problem = self._problem("user", parent)
+            return problem, self._start(problem, earlier, earlier.user_scales(parent), each)
+        shared, state = self._single(1, earlier)  # 1-CMTRF of the same data, also a start for the factors
+        state = self._early(shared, state, "one scale for all")
+        parent = state.X[0]
+        return self._problem("user", parent), replace(state, X=np.tile(parent, (len(each), 1)), z=each)
 
     def _clusters(self, earlier: Earlier | None) -> tuple[Problem, State]:
         """K-CMTRF: N-CMTRF, then k-means on the users' scales (the paper, section 5.3)."""
         K = int(self.plan.n_scales)
-        if earlier is not None and len(earlier.scales) == K:
-            problem = self._problem(K, self._feasible(earlier.parent_scale))
-            known = earlier.users >= 0
+        if earlier is not None and earlier.common_scale is not None and len(earlier.scales) == K:
+            problem = self._problem(K, self._feasible(earlier.common_scale))
             usual = np.bincount(earlier.user_scale, minlength=K).argmax()
-            z = np.where(known, earlier.user_scale[earlier.users], usual)
+            z = np.where(earlier.users >= 0, earlier.user_scale[earlier.users], usual)
             return problem, self._start(problem, earlier, earlier.scales, z)
         first, state = self._one_a_user(earlier)
-        if earlier is None or len(np.unique(earlier.scales, axis=0)) < K:
+        if len(np.unique(state.X, axis=0)) < K:  # else an earlier fit gave everyone a scale
             state = self._early(first, state, "a scale for each user")
         centres, z = _cluster_users(state.X, first.lone, K, self.rng)
-        return self._problem(K, first.margin.parent), _with_scales(state, centres, z)
-
-    def _parent(self) -> tuple[Float64, State]:
-        """1-CMTRF of the same data: the scale that others fall back to, and a start for the factors."""
-        problem, state = self._single(1, None)
-        state = self._early(problem, state, "one scale for all")
-        return state.X[0], state
+        return self._problem(K, first.margin.parent), replace(state, X=centres, z=z)
 
     def _early(self, problem: Problem, state: State, title: str) -> State:
         try:
@@ -150,10 +145,6 @@ def _cluster_users(X: Float64, lone: NDArray[np.bool_], K: int, rng: np.random.G
     if lone.any():
         z[lone] = ((X[lone][:1] - centres) ** 2).sum(1).argmin()  # they all have the parent scale
     return centres, z
-
-
-def _with_scales(state: State, X: Float64, z: Integers) -> State:
-    return State(state.U, state.V, state.b_user, state.b_item, X, z, state.S, state.energy)
 
 
 def _title(n_scales: int | str) -> str:

@@ -217,6 +217,14 @@ def plain_array(values: Any) -> NDArray[Any]:
     return array
 
 
+def as_asked(values: Any) -> NDArray[Any]:
+    """Return one id, or a sequence of them, as an array of ids; none is none."""
+    if isinstance(values, (str, int, float, np.generic)):
+        values = [values]
+    array = plain_array(values)
+    return array if len(array) == 0 else as_ids(array, "place {}".format)
+
+
 def is_missing(value: Any) -> bool:
     """Whether a single value stands for nothing: None, a NaN, pandas' NA and NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):

@@ -6,6 +6,7 @@ Messages are printed plainly, one line each, so that a path or an id in them is 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -127,14 +128,20 @@ def say(message: str) -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Print warnings as one line, without the place in the source."""
+    """Print warnings, also those of the log, as one line, without the place in the source."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"warning: {message}")
 
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
+    log, handler = logging.getLogger("cmtrf"), logging.Handler(logging.WARNING)
+    handler.emit = lambda record: say(f"warning: {record.getMessage()}")  # type: ignore[method-assign]  # one line
+    log.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            yield
+    finally:
+        log.removeHandler(handler)
 
 
 def report(error: Exception, *, debug: bool) -> int:

@@ -124,6 +124,14 @@ class CpuKernels:
         )
         return answer
 
+    def all_scores(self, own: Floats, design: Floats, offset: Floats) -> Floats:
+        """See `Kernels.all_scores`."""
+        n, m = len(own), len(design)
+        answer = np.empty((n, m), design.dtype)
+        run = row_kernels.all_scores.ready(design.dtype)
+        self._each_block(lambda lo, hi: run(lo, hi, own, design, offset, answer), np.arange(n + 1), m * design.shape[1])
+        return answer
+
     def _each_block(
         self, run: Callable[[int, int], None], indptr: NDArray[Any], per_rating: int, per_row: int = 0
     ) -> None:

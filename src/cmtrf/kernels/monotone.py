@@ -82,26 +82,25 @@ def solve_free(H: Any, f: Any, free: Any, m: int, R: Any, s: Any) -> None:
 @inner
 def nonnegative(H: Any, f: Any, m: int, y: Any, free: Any, R: Any, s: Any) -> None:
     """Minimise ``y'Hy / 2 - f'y`` with all but the first of y at least 0 (Lawson and Hanson's active set)."""
-    size = 0.0
     for a in range(m):
         y[a] = 0.0
         free[a] = a == 0
-        size = max(size, abs(f[a]), H[a, a])
-    tolerance = 1e-12 * size
     solve_free(H, f, free, m, R, s)
     y[0] = s[0]
     for _ in range(3 * m + 10):
         best = -1
-        steepest = tolerance
+        steepest = 1e-12  # relative to the terms of each slope: weights may differ by many powers of ten
         for a in range(1, m):
             if free[a]:
                 continue
             slope = f[a]
+            terms = abs(f[a])
             for b in range(m):
                 slope -= H[a, b] * y[b]
-            if slope > steepest:
+                terms += abs(H[a, b] * y[b])
+            if slope > steepest * terms:
                 best = a
-                steepest = slope
+                steepest = slope / terms
         if best < 0:
             return
         free[best] = True

@@ -99,6 +99,11 @@ class ReferenceKernels:
         score: Floats = (own[users].astype(np.float64) * design[items]).sum(1) + offset[items]
         return score.astype(own.dtype)
 
+    def all_scores(self, own: Floats, design: Floats, offset: Floats) -> Floats:
+        """Scores of all pairs."""
+        score: Floats = own.astype(np.float64) @ design.T + offset
+        return score.astype(own.dtype)
+
 
 def owners(rows: Rows) -> Integers:
     """Row of each rating."""

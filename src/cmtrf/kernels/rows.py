@@ -72,11 +72,14 @@ def gather(
 
 @inner
 def regularize(A: Any, ridge: Any, floor: Any) -> None:
-    """Add the ridge; give padded columns a unit diagonal, and every pivot its relative floor."""
+    """Add the ridge; give padded columns a unit diagonal, and every pivot its relative floor.
+
+    Rounding may leave a singular matrix indefinite by about eps D of its diagonal: so much is added as well.
+    """
     D = len(ridge)
-    tiny = np.finfo(A.dtype).eps * D
+    tiny = A.dtype.type(np.finfo(A.dtype).eps * D)
     for r in range(D):
-        A[r, r] += ridge[r]
+        A[r, r] += ridge[r] + tiny * A[r, r]
         floor[r] = tiny
     for r in range(D, A.shape[0]):
         A[r, r] = 1
@@ -104,22 +107,24 @@ def solve_rows(
     n = padded(D)
     A = np.zeros((n, n), design.dtype)
     T = np.zeros((n, STRIDE), design.dtype)
-    rhs = np.zeros(n, design.dtype)
+    total = np.zeros(D, np.float64)  # one by one in single precision, a million terms would lose too much
+    rhs = np.zeros(D, design.dtype)
     inverse = np.zeros(n, design.dtype)
     floor = np.zeros(n, design.dtype)
     for i in range(lo, hi):
         A[:] = 0
-        rhs[:] = 0
+        total[:] = 0
         end = indptr[i + 1]
         for start in range(indptr[i], end, PANEL):
             stop = min(start + PANEL, end)
-            gather(start, stop, indices, weight, values, design, offset, T, rhs)
+            gather(start, stop, indices, weight, values, design, offset, T, total)
             add_gram(T, stop - start, D, A)
         regularize(A, ridge, floor)
         factor(A, inverse, floor, D)
+        rhs[:] = total
         forward(A, inverse, rhs, D)
         backward(A, inverse, rhs, D)
-        solution[i] = rhs[:D]
+        solution[i] = rhs
 
 
 @inner
@@ -166,6 +171,8 @@ def eliminate_rows(
     n = padded(D)
     A = np.zeros((n, n), design.dtype)
     T = np.zeros((n, STRIDE), design.dtype)
+    G_sum = np.zeros((L, D), np.float64)
+    h_sum = np.zeros(D, np.float64)
     G = np.zeros((L, D), design.dtype)
     h = np.zeros(D, design.dtype)
     g = np.zeros(L, np.float64)
@@ -174,17 +181,19 @@ def eliminate_rows(
     floor = np.zeros(n, design.dtype)
     for i in range(lo, hi):
         A[:] = 0
-        G[:] = 0
-        h[:] = 0
+        G_sum[:] = 0
+        h_sum[:] = 0
         g[:] = 0
         counts[:] = 0
         end = indptr[i + 1]
         for start in range(indptr[i], end, PANEL):
             stop = min(start + PANEL, end)
-            gather_levels(start, stop, indices, level, weight, design, offset, T, G, g, h, counts)
+            gather_levels(start, stop, indices, level, weight, design, offset, T, G_sum, g, h_sum, counts)
             add_gram(T, stop - start, D, A)
         regularize(A, ridge, floor)
         factor(A, inverse, floor, D)
+        G[:] = G_sum
+        h[:] = h_sum
         forward(A, inverse, h, D)
         for a in range(L):
             forward(A, inverse, G[a], D)
@@ -216,23 +225,27 @@ def targets(lo: int, hi: int, indptr: Any, indices: Any, level: Any, table: Any,
             positions[t] = table[owner, level[t]]
 
 
+@inner
+def score(u: Any, v: Any, b: Any) -> Any:
+    """``u . v + b``; both kernels below call it, so that a pair has one score."""
+    s = b
+    for c in range(len(v)):
+        s += u[c] * v[c]
+    return s
+
+
 @kernel(
-    lambda f: (
-        *RANGE,
-        array(types.int64, 1),
-        array(types.int64, 1),
-        array(f, 2),
-        array(f, 2),
-        array(f, 1),
-        out(f, 1),
-    )
+    lambda f: (*RANGE, array(types.int64, 1), array(types.int64, 1), array(f, 2), array(f, 2), array(f, 1), out(f, 1))
 )
 def scores(lo: int, hi: int, users: Any, items: Any, own: Any, design: Any, offset: Any, answer: Any) -> None:
     """Score of each pair."""
     for t in range(lo, hi):
-        u = own[users[t]]
-        v = design[items[t]]
-        s = offset[items[t]]
-        for c in range(design.shape[1]):
-            s += u[c] * v[c]
-        answer[t] = s
+        answer[t] = score(own[users[t]], design[items[t]], offset[items[t]])
+
+
+@kernel(lambda f: (*RANGE, array(f, 2), array(f, 2), array(f, 1), out(f, 2)))
+def all_scores(lo: int, hi: int, own: Any, design: Any, offset: Any, answer: Any) -> None:
+    """Score of each row with each item."""
+    for i in range(lo, hi):
+        for j in range(len(offset)):
+            answer[i, j] = score(own[i], design[j], offset[j])

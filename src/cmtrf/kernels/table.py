@@ -73,3 +73,6 @@ class Kernels(Protocol):
 
     def scores(self, users: Integers, items: Integers, own: Floats, design: Floats, offset: Floats) -> Floats:
         """``own[users] . design[items] + offset[items]``, one number a pair."""
+
+    def all_scores(self, own: Floats, design: Floats, offset: Floats) -> Floats:
+        """Scores of every row with every item, (n, m), each the same as `scores` gives for the pair."""

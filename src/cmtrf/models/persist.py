@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,10 @@ from cmtrf.models.stored import (
     Header,
     InvalidError,
     RefusedError,
-    build_model,
     check_header,
     pack_arrays,
     pack_header,
+    unpack,
 )
 
 START = b'{"__metadata__":{"format":"cmtrf model","sha256":"'  # in all versions, at byte 8
@@ -41,15 +41,21 @@ LONGEST_HEADER = 100_000_000  # what safetensors reads
 NAMES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|u1": "U8", "|b1": "BOOL"}
 
 
-def save_model(model: PointModel, path: str | os.PathLike[str]) -> None:
+def save_model(
+    model: PointModel, path: str | os.PathLike[str], parameters: Mapping[str, Any], columns: Mapping[str, str]
+) -> None:
     """Write a model to a file, which appears whole or not at all.
 
     Parameters
     ----------
     model : PointModel
-        What to save. Of its parameters those that JSON can hold are kept, tuples and arrays as lists.
+        What to save.
     path : path
         A file in a folder that exists; a file that is already there is replaced.
+    parameters : mapping
+        Of the estimator; those that JSON can hold are kept, tuples and arrays as lists.
+    columns : mapping
+        Which column of the training table was what.
 
     Raises
     ------
@@ -60,8 +66,8 @@ def save_model(model: PointModel, path: str | os.PathLike[str]) -> None:
     """
     target = Path(os.fsdecode(path))
     try:
-        header, arrays = pack_header(model), pack_arrays(model)
-        build_model(header, arrays)  # what could not be loaded again is not written
+        header, arrays = pack_header(model, parameters, columns), pack_arrays(model)
+        unpack(header, arrays)  # what could not be loaded again is not written
         pieces = _serialize(header, arrays)
     except RefusedError as refused:
         raise ModelFileError(
@@ -71,8 +77,8 @@ def save_model(model: PointModel, path: str | os.PathLike[str]) -> None:
     _write(target, pieces)
 
 
-def load_model(path: str | os.PathLike[str]) -> PointModel:
-    """Read a model that `save_model` wrote; its arrays are read-only.
+def load_model(path: str | os.PathLike[str]) -> tuple[PointModel, dict[str, Any], dict[str, str]]:
+    """Read a model that `save_model` wrote with its parameters and columns; the arrays are read-only.
 
     Parameters
     ----------
@@ -81,8 +87,8 @@ def load_model(path: str | os.PathLike[str]) -> PointModel:
 
     Returns
     -------
-    PointModel
-        The model as it was saved, bit for bit.
+    PointModel, dict, dict
+        The model as it was saved, bit for bit, its estimator's parameters and its columns.
 
     Raises
     ------
@@ -96,7 +102,7 @@ def load_model(path: str | os.PathLike[str]) -> PointModel:
         data = _read(source)
         _check_digest(data)
         header = _read_header(data)
-        return build_model(header, _read_arrays(data))
+        return unpack(header, _read_arrays(data)), header["parameters"], header["columns"]
     except RefusedError as refused:
         raise ModelFileError(f"{source} {refused.reason}; {refused.advice}") from None
 

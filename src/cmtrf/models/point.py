@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +13,7 @@ from cmtrf.problem import Problem
 from cmtrf.ratings import Ratings
 from cmtrf.scales.inverse import interpolate
 from cmtrf.scales.parents import explain_fallback
-from cmtrf.solvers.base import Outcome
+from cmtrf.solvers.base import Ending, Outcome
 from cmtrf.vocabulary import Grid, Vocabulary
 
 BLOCK = 4_000_000  # scores held at a time while recommending
@@ -43,7 +41,8 @@ class PointModel:
     seen_items: NDArray[np.int32]
     objective: Float64  # one per sweep of the last phase
     converged: bool
-    parameters: Mapping[str, Any]  # of the estimator that was fitted, as far as JSON can hold them
+    n_scales: int | str  # "fixed", "user" or a number, as it was asked for
+    pulls: bool  # whether shrinkage gave every level of every scale some weight
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -90,6 +89,7 @@ class PointModel:
         self,
         users: Integers,
         n: int,
+        kernels: Kernels,
         *,
         exclude_seen: bool,
         candidates: Integers,
@@ -98,38 +98,39 @@ class PointModel:
         """Best ``n`` of the candidate items for each user: place in ``users``, item, rank from 1, rating.
 
         Ordered by score, which goes on where ratings are clipped; equal scores by the order of ids. A new
-        user (-1) gets the items of the highest mean rating.
-        ``exclude`` are pairs (user, item) that are left out; user -1 stands for everyone.
+        user (-1) gets the items of the highest mean rating. ``exclude`` are pairs (place in ``users``, item)
+        that are left out; place -1 stands for everyone.
         """
-        by_user = np.argsort(exclude[0], kind="stable")
-        exclude = exclude[0][by_user], exclude[1][by_user]
-        out: list[tuple[Integers, Integers, Integers, Float64]] = []
+        by_place = np.argsort(exclude[0], kind="stable")
+        places, barred = exclude[0][by_place], exclude[1][by_place]
+        column = np.full(len(self.items), -1)  # of each item among the candidates
+        column[candidates] = np.arange(len(candidates))
         design, offset, mean = self._items[candidates], self.item_bias[candidates], self.item_mean[candidates]
-        place = np.full(len(self.items), -1)
-        place[candidates] = np.arange(len(candidates))
         step = max(1, BLOCK // max(len(candidates), 1))
-        barred_for_all = place[exclude[1][exclude[0] < 0]]
+        out: list[tuple[Integers, Integers, Integers, Float64]] = []
         for start in range(0, len(users), step):
-            block = users[start : start + step]
-            scores = (self._users[block] @ design.T + offset).astype(np.float64)
-            scores[block < 0] = mean
-            scores[:, barred_for_all[barred_for_all >= 0]] = -np.inf
-            for row, user in enumerate(block):
-                first, last = np.searchsorted(exclude[0], [user, user + 1])
-                barred = [exclude[1][first:last]] if user >= 0 else []
-                if exclude_seen and user >= 0:
-                    barred.append(self.seen_items[self.seen_indptr[user] : self.seen_indptr[user + 1]])
-                for items in barred:
-                    here = place[items]
-                    scores[row, here[here >= 0]] = -np.inf
-                best = _largest(scores[row], n)
-                rating = mean[best] if user < 0 else self.to_rating(np.full(len(best), user), scores[row, best])
-                out.append((np.full(len(best), start + row), candidates[best], np.arange(1, len(best) + 1), rating))
+            scores = kernels.all_scores(self._users[users[start : start + step]], design, offset)
+            for place, row in enumerate(scores, start):
+                user = users[place]
+                values = mean.copy() if user < 0 else row.astype(np.float64)
+                left_out = [self._seen(user)] if exclude_seen and user >= 0 else []
+                for key in (-1, place):
+                    first, last = np.searchsorted(places, [key, key + 1])
+                    left_out.append(barred[first:last])
+                for items in left_out:
+                    here = column[items]
+                    values[here[here >= 0]] = -np.inf
+                best = _largest(values, n)
+                rating = mean[best] if user < 0 else self.to_rating(np.full(len(best), user), row[best])
+                out.append((np.full(len(best), place), candidates[best], np.arange(1, len(best) + 1), rating))
         if not out:
             none = np.empty(0, np.int64)
             return none, none, none, np.empty(0)
-        user, item, rank, rating = (np.concatenate(column) for column in zip(*out, strict=True))
-        return user, item, rank, rating
+        place_, item, rank, rating = (np.concatenate(part) for part in zip(*out, strict=True))
+        return place_, item, rank, rating
+
+    def _seen(self, user: int) -> Integers:
+        return self.seen_items[self.seen_indptr[user] : self.seen_indptr[user + 1]]
 
     def similar(self, item: int, n: int) -> tuple[Integers, Float64]:
         """The ``n`` items whose factors point the same way as the given one's, and the cosine of the angle."""
@@ -148,26 +149,31 @@ class PointModel:
 
     def fallbacks(self) -> list[str | None]:
         """Say of each scale why levels of it (or all of it) are the parent's; None where it stands on ratings alone."""
-        n_scales = self.parameters.get("n_scales")
-        if n_scales == "fixed" or self.shrunk:
+        if self.n_scales == "fixed" or self.pulls:
             return [None] * len(self.scales)
-        parent = "the given levels" if n_scales == 1 else "the scale of all users"
+        parent = "the given levels" if self.n_scales == 1 else "the scale of all users"
         return explain_fallback(self.scale_counts(), self.lone, self.grid.names, parent)
 
     @property
-    def shrunk(self) -> bool:
-        """Whether shrinkage gives every level of every scale some weight."""
-        shrinkage = self.parameters.get("shrinkage", "auto")
-        return isinstance(shrinkage, (int, float)) and shrinkage > 0
+    def has_no_factors(self) -> bool:
+        """Whether no product of factors is worth a hundredth of a scale."""
+        U, V = (np.sqrt(np.square(F, dtype=np.float64).sum(1).max()) for F in (self.user_factors, self.item_factors))
+        return bool(self.user_factors.shape[1] > 0 and 0.01 * np.ptp(self.parent_scale) > U * V)
+
+    @property
+    def common_scale(self) -> Float64 | None:
+        """The scale of all users, (n_levels,); None where none was learned."""
+        if self.n_scales == "fixed":
+            return None
+        return self.scales[0] if self.n_scales == 1 else self.parent_scale
 
 
-def build_model(
+def from_outcome(
     problem: Problem,
     outcome: Outcome,
     users: Vocabulary,
     items: Vocabulary,
     grid: Grid,
-    parameters: Mapping[str, Any],
 ) -> PointModel:
     """Cross from the paper's letters to whole words, once."""
     state, rows = outcome.state, problem.ratings.by_user
@@ -190,8 +196,9 @@ def build_model(
         seen_indptr=rows.indptr,
         seen_items=rows.indices,
         objective=np.array(outcome.objective),
-        converged=outcome.converged,
-        parameters=parameters,
+        converged=outcome.ending is Ending.SETTLED,
+        n_scales=problem.n_scales,
+        pulls=problem.margin.pulls,
     )
 
 

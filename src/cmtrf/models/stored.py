@@ -73,7 +73,7 @@ class InvalidError(RefusedError):
 # From a model.
 
 
-def pack_header(model: PointModel) -> Header:
+def pack_header(model: PointModel, parameters: Mapping[str, Any], columns: Mapping[str, str]) -> Header:
     """Return what is not an array, as JSON can hold it."""
     try:
         package = version("cmtrf")
@@ -86,7 +86,10 @@ def pack_header(model: PointModel) -> Header:
         "items": _kind(model.items.ids),
         "levels": "number" if model.grid.words is None else "text",
         "converged": bool(model.converged),
-        "parameters": _portable(model.parameters),
+        "n_scales": model.n_scales,
+        "pulls": bool(model.pulls),
+        "parameters": _portable(parameters),
+        "columns": dict(columns),
     }
 
 
@@ -160,6 +163,9 @@ def check_header(header: Any) -> None:
         "items": lambda value: isinstance(value, str) and value in KINDS,
         "levels": lambda value: value in ("number", "text"),
         "converged": lambda value: isinstance(value, bool),
+        "columns": lambda value: isinstance(value, dict) and all(isinstance(v, str) for v in value.values()),
+        "n_scales": lambda value: value in ("fixed", "user") or (type(value) is int and value >= 1),
+        "pulls": lambda value: isinstance(value, bool),
         "parameters": lambda value: isinstance(value, dict) and value.keys() <= PARAMETERS,
     }
     if header.keys() != allowed.keys():
@@ -169,17 +175,21 @@ def check_header(header: Any) -> None:
             raise InvalidError(f"the entry {name!r} of its header is not what this version writes")
 
 
-def build_model(header: Header, arrays: Arrays) -> PointModel:
+def unpack(header: Header, arrays: Arrays) -> PointModel:
     """Build the model of a checked header; arrays that are not a model's are refused."""
     _check_arrays(_specify(header), arrays)
     _check_values(arrays)
+    n_users, n_scales = len(arrays["user_factors"]), len(arrays["scales"])
+    if n_scales != {"fixed": 1, "user": n_users}.get(header["n_scales"], header["n_scales"]):
+        raise InvalidError(f"it has {n_scales} scales, where n_scales is {header['n_scales']}")
     fields = {name: arrays[name] for name in FIELDS}
     return PointModel(
         users=_read_ids(arrays, "users", header["users"], len(arrays["user_factors"])),
         items=_read_ids(arrays, "items", header["items"], len(arrays["item_factors"])),
         grid=_read_grid(arrays, header["levels"]),
         converged=header["converged"],
-        parameters=header["parameters"],
+        n_scales=header["n_scales"],
+        pulls=header["pulls"],
         **fields,
     )
 

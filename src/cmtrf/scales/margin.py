@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cmtrf.errors import ParameterError
 from cmtrf.kernels.table import Float64, Integers, Kernels
 from cmtrf.scales.parents import place_unused
 
@@ -146,17 +144,3 @@ def sum_groups(values: Float64, z: Integers, K: int) -> Float64:
     for k in range(K):
         sums[k] = values[z == k].sum(0)
     return sums
-
-
-def read_margin(margin: object, n_levels: int) -> NDArray[np.float64]:
-    """Return the L-1 gaps that ``margin`` (None, a number, or L-1 numbers, lowest gap first) stands for."""
-    try:
-        gaps = np.asarray(0.5 if margin is None else margin, dtype=np.float64)
-    except (TypeError, ValueError):
-        gaps = np.array(np.nan)
-    wanted = f"a number, or {n_levels - 1} numbers (one a gap, lowest first) for {n_levels} levels"
-    if gaps.ndim > 1 or (gaps.ndim == 1 and len(gaps) != n_levels - 1):
-        raise ParameterError(f"margin has shape {gaps.shape}; pass None, {wanted}")
-    if not np.isfinite(gaps).all() or (gaps < 0).any():
-        raise ParameterError(f"margin={margin!r}: gaps must be finite and not negative; pass None, {wanted}")
-    return np.broadcast_to(gaps, (n_levels - 1,)).copy()

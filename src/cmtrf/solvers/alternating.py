@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cmtrf.kernels.table import Kernels
 from cmtrf.problem import Problem, State
 from cmtrf.scales.margin import LevelSums
-from cmtrf.solvers.base import Info, count_moved, learn_scales, measure, solve_items, solve_users
+from cmtrf.solvers.base import Info, learn_scales, measure, solve_items, solve_users
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,6 @@ class Alternating:
 
     kernels: Kernels
     inner: int = 1
-    name: str = "alternating"
 
     def step(self, problem: Problem, state: State) -> tuple[State, Info]:
         """Take eq. clust (if users choose), x, mf of the paper (xN, mfN and x1, mf1 are the same with other groups)."""
@@ -29,4 +28,4 @@ class Alternating:
         for _ in range(self.inner):
             new = solve_users(problem, self.kernels, new)
             new = solve_items(problem, self.kernels, new)
-        return measure(problem, self.kernels, new), count_moved(state.z, new.z)
+        return measure(problem, self.kernels, new), Info(int((new.z != state.z).sum()))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Protocol
 
 import numpy as np
 
-from cmtrf.kernels.table import Floats, Integers, Kernels
+from cmtrf.kernels.table import Floats, Kernels
 from cmtrf.problem import Problem, State
 from cmtrf.scales.clusters import assign_users, refill_empty
 from cmtrf.scales.margin import ScaleStep
@@ -20,22 +21,33 @@ class Info:
     moved: int  # users that changed scale
 
 
+class Ending(Enum):
+    """Why a run ended, and what to do where that is not what one wants."""
+
+    SETTLED = "the objective fell by less than tol"
+    STOPPED = "the callback asked for it"
+    INTERRUPTED = "it was interrupted"
+    OUT_OF_SWEEPS = (
+        "the objective was still falling after max_sweeps: pass a larger max_sweeps or a larger tol, or go on "
+        "from here with fit(..., start=model)"
+    )
+    ROUNDING = (
+        "a sweep raised the objective, so single precision is used up, and the state before it was kept: pass "
+        'dtype="float64", or larger lambdas'
+    )
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """What a run came to."""
 
     state: State
     objective: tuple[float, ...]  # one a sweep
-    converged: bool
-    reason: str  # a sentence
+    ending: Ending
 
 
 class Solver(Protocol):
     """One method of minimising a Problem. It is built with one table of kernels and keeps no state of its own."""
-
-    @property
-    def name(self) -> str:
-        """What `solver=` calls it."""
 
     def step(self, problem: Problem, state: State) -> tuple[State, Info]:
         """One sweep; the objective must not rise."""
@@ -83,11 +95,6 @@ def measure(problem: Problem, kernels: Kernels, state: State) -> State:
         problem.ratings.by_user, problem.ratings.n_levels, own, problem.design(state.V), state.b_item
     )
     return replace(state, S=S, energy=energy)
-
-
-def count_moved(before: Integers, after: Integers) -> Info:
-    """Info of a step that took assignment ``before`` to ``after``."""
-    return Info(int((before != after).sum()))
 
 
 def _positions(problem: Problem, state: State) -> Floats:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
+from cmtrf.errors import NumericalError
 from cmtrf.problem import Problem, State
 from cmtrf.progress import Progress, Record
-from cmtrf.solvers.base import Outcome, Solver
+from cmtrf.solvers.base import Ending, Outcome, Solver
 
 Callback = Callable[[Record], object]
+ROUNDING = 1e-6  # a relative rise above this is no descent any more
 
 
 class Interrupted(KeyboardInterrupt):
@@ -35,32 +38,35 @@ def drive(
     """Sweep until the objective falls by less than ``tol`` of itself, the callback says stop, or sweeps run out.
 
     ``tol=0`` runs exactly ``max_sweeps``. Ctrl-C raises `Interrupted` with the State of the last whole sweep.
+    Should rounding make a sweep raise the objective, the State before it is the answer.
     """
     objective: list[float] = []
     begun = time.perf_counter()
-
-    def ended(converged: bool, reason: str) -> Outcome:
-        return Outcome(state, tuple(objective), converged, reason)
-
     with (progress or Progress(show=False)).phase(title, max_sweeps) as bar:
         try:
             for sweep in range(1, max_sweeps + 1):
-                state, info = solver.step(problem, state)
-                objective.append(problem.objective(state))
-                fall = _relative_fall(objective)
-                record = Record(sweep, objective[-1], fall, info.moved, time.perf_counter() - begun)
+                new, info = solver.step(problem, state)
+                value = problem.objective(new)
+                if not math.isfinite(value):
+                    raise NumericalError(
+                        f"the objective is {value} after sweep {sweep}: weights or lambdas are too large or too "
+                        "small for the numbers of a machine; scale them, or pass dtype='float64'"
+                    )
+                fall = _relative_fall(objective[-1], value) if objective else math.inf
+                if fall < -ROUNDING:
+                    return Outcome(state, tuple(objective), Ending.ROUNDING)
+                state = new
+                objective.append(value)
+                record = Record(sweep, value, fall, info.moved, time.perf_counter() - begun)
                 bar.update(record)
                 if callback is not None and callback(record) is True:
-                    return ended(False, f"the callback stopped it after sweep {sweep}")
+                    return Outcome(state, tuple(objective), Ending.STOPPED)
                 if tol > 0 and fall < tol:
-                    return ended(True, f"the objective settled after {sweep} sweeps")
+                    return Outcome(state, tuple(objective), Ending.SETTLED)
         except KeyboardInterrupt:
-            raise Interrupted(problem, ended(False, f"interrupted after {len(objective)} whole sweeps")) from None
-    return ended(False, f"max_sweeps={max_sweeps} were taken")
+            raise Interrupted(problem, Outcome(state, tuple(objective), Ending.INTERRUPTED)) from None
+    return Outcome(state, tuple(objective), Ending.OUT_OF_SWEEPS)
 
 
-def _relative_fall(objective: list[float]) -> float:
-    if len(objective) < 2:
-        return float("inf")
-    before, now = objective[-2:]
+def _relative_fall(before: float, now: float) -> float:
     return (before - now) / max(abs(before), 1e-300)

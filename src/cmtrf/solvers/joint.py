@@ -9,7 +9,7 @@ import numpy as np
 from cmtrf.kernels.table import Kernels
 from cmtrf.problem import Problem, State
 from cmtrf.scales.margin import Quadratics
-from cmtrf.solvers.base import Info, count_moved, learn_scales, measure, solve_items, solve_users
+from cmtrf.solvers.base import Info, learn_scales, measure, solve_items, solve_users
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,6 @@ class Joint:
     """Assignment and scales by their quadratics, user factors in closed form, then one item step."""
 
     kernels: Kernels
-    name: str = "joint"
 
     def step(self, problem: Problem, state: State) -> tuple[State, Info]:
         """Take ``u_i = W_i x - w_i`` at the best x given V, then V."""
@@ -32,4 +31,4 @@ class Joint:
             U, b_user = problem.split(np.einsum("nld,nl->nd", W, positions) - w)
             new = replace(new, U=U, b_user=b_user)
         new = solve_items(problem, self.kernels, new)
-        return measure(problem, self.kernels, new), count_moved(state.z, new.z)
+        return measure(problem, self.kernels, new), Info(int((new.z != state.z).sum()))

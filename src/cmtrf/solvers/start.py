@@ -23,11 +23,11 @@ class Earlier:
     item_bias: Floats
     scales: Float64  # (K, L)
     user_scale: Integers
-    parent_scale: Float64  # (L,)
+    common_scale: Float64 | None  # (L,) the scale of all its users; None if it learned none
 
-    def user_scales(self) -> Float64:
-        """Scale of each of today's users, (N, L); the parent's for those it did not know."""
-        X: Float64 = np.where((self.users >= 0)[:, None], self.scales[self.user_scale[self.users]], self.parent_scale)
+    def user_scales(self, unknown: Float64) -> Float64:
+        """Scale of each of today's users, (N, L); ``unknown`` for those it did not know."""
+        X: Float64 = np.where((self.users >= 0)[:, None], self.scales[self.user_scale[self.users]], unknown)
         return X
 
 

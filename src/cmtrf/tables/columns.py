@@ -63,11 +63,19 @@ class Columns:
 
 
 def find_columns(
-    source: Source, asked: Mapping[str, str | None], *, extra_ratings: bool, rated: bool
+    source: Source,
+    asked: Mapping[str, str | None],
+    hints: Mapping[str, str],
+    *,
+    extra_ratings: bool,
+    rated: bool,
 ) -> dict[str, int]:
     """Return role -> position of its column; what cannot be told is an error that says what to pass."""
     names = source.names
     at = {role: _named(names, role, name) for role, name in asked.items() if name is not None}
+    for role, name in hints.items():
+        if role in asked and role not in at and name in names and names.index(name) not in at.values():
+            at[role] = names.index(name)
     for role, position in at.items():
         if list(at.values()).count(position) > 1:
             raise ParameterError(f"column {names[position]!r} is named twice, once as {role}=")

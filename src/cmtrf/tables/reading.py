@@ -29,6 +29,7 @@ def read(
     timestamp: str | None = None,
     weight: str | None = None,
     rated: bool = True,
+    hints: Mapping[str, str] | None = None,
 ) -> Columns:
     """Read a table of ratings, or with ``rated=False`` of pairs, from anything that holds one.
 
@@ -44,6 +45,8 @@ def read(
         Names of columns; those not named are found by their usual names (a weight never is).
     rated
         False for a table of pairs: a rating, a time or a weight is not looked at.
+    hints
+        Role -> name of a column that is taken if it is there and no other was named.
     """
     if rated and weight is not None and sample_weight is not None:
         raise ParameterError("both weight= and sample_weight= are given; pass one of them")
@@ -51,7 +54,7 @@ def read(
     asked = {"user": user, "item": item}
     if rated:
         asked |= {"rating": rating, "timestamp": timestamp, "weight": weight}
-    at = find_columns(opened, asked, extra_ratings=y is not None, rated=rated)
+    at = find_columns(opened, asked, hints or {}, extra_ratings=y is not None, rated=rated)
     values = opened.fetch(at)
     names = {role: opened.names[position] for role, position in at.items()}
     if rated and y is not None:
