@@ -111,8 +111,6 @@ def test_a_repeated_pair_is_an_error_that_names_both_rows():
     )
     with pytest.raises(DataError, match=message):
         encode(read(table))
-    with pytest.raises(ParameterError, match=r"duplicates must be one of 'error', 'keep'.*got 'sum'"):
-        encode(read(table), duplicates="sum")
 
 
 @pytest.mark.parametrize(

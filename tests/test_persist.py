@@ -25,8 +25,9 @@ from hypothesis import example, given, settings, strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from cmtrf.errors import CmtrfError, ModelFileError
+from cmtrf.errors import CmtrfError, ModelFileError, OutputError
 from cmtrf.estimators import CMTRF
+from cmtrf.files import write_whole
 from cmtrf.models import persist, stored
 from cmtrf.models.point import PointModel
 from cmtrf.vocabulary import Grid, Vocabulary
@@ -622,7 +623,7 @@ def test_a_header_that_is_too_long_is_not_saved(path, monkeypatch):
 
 
 def test_saving_into_no_folder_says_so(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"the folder .* does not exist") as caught:
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*; create it first") as caught:
         save_model(make_model(), tmp_path / "no" / "model.cmtrf")
     assert str(tmp_path / "no" / "model.cmtrf") in str(caught.value)
     (tmp_path / "file").touch()
@@ -633,7 +634,7 @@ def test_saving_into_no_folder_says_so(tmp_path):
 def test_a_folder_or_a_pipe_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for target, said in ((tmp_path, "is a folder"), (tmp_path / "pipe", "not a regular file")):
-        with pytest.raises(ModelFileError, match=said):
+        with pytest.raises(OutputError, match=said):
             save_model(make_model(), target)
     assert os.listdir(tmp_path) == ["pipe"]
 
@@ -659,12 +660,12 @@ def test_an_interrupted_save_leaves_the_old_file_alone(path, monkeypatch, place,
 
 
 def test_a_save_that_breaks_while_writing_leaves_nothing(path):
-    def pieces() -> Any:
-        yield b"begun"
+    def write(file: Any) -> None:
+        file.write(b"begun")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        persist._write(path, pieces())
+        write_whole(path, write)
     assert os.listdir(path.parent) == []
 
 

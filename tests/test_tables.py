@@ -562,5 +562,5 @@ def test_a_file_has_the_permissions_of_any_file(tmp_path):
 def test_where_a_file_cannot_be_written_is_said(tmp_path):
     with pytest.raises(ParameterError, match=r"out.xlsx; its name must end in .csv, .tsv or .parquet"):
         write_file(frame({"a": [1]}), tmp_path / "out.xlsx")
-    with pytest.raises(MissingFileError, match=r"there is no folder .*nowhere; create it first"):
+    with pytest.raises(MissingFileError, match=r"there is no folder .*nowhere for out\.csv; create it first"):
         write_file(frame({"a": [1]}), tmp_path / "nowhere" / "out.csv")

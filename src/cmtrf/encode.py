@@ -22,7 +22,6 @@ from cmtrf.vocabulary import MAX_LEVELS, Codes, Grid, Vocabulary, shown
 log = logging.getLogger("cmtrf")
 
 LARGEST = 1e15  # of ratings and weights: sums of their squares stay within single precision
-DUPLICATES = ("error", "keep", "last", "first")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +55,6 @@ def encode(
     dtype
         Type of the weights.
     """
-    if duplicates not in DUPLICATES:
-        raise ParameterError(f"duplicates must be one of {', '.join(map(repr, DUPLICATES))}; got {duplicates!r}")
     if columns.rating is None:
         raise DataError(f"{columns.source} has no ratings; name their column with rating=, or pass y")
     rows = _rows_that_count(columns)

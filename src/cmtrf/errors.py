@@ -32,6 +32,10 @@ class UnavailableError(CmtrfError, ValueError):
     """Something that the model as configured cannot answer; the message says what to pass."""
 
 
+class OutputError(CmtrfError, OSError):
+    """A path that cannot be written to."""
+
+
 class NumericalError(CmtrfError, ArithmeticError):
     """Numbers have left what a machine can hold."""
 

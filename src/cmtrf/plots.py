@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from cmtrf.estimators import CMTRF
 
 if TYPE_CHECKING:  # matplotlib is an extra, so it is imported where a picture is drawn
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_CURVES = 12  # a model with more scales is drawn by types
 TYPES = 4
@@ -42,8 +39,7 @@ def scales(model: CMTRF, types: int | None = None, ax: Axes | None = None) -> Ax
         from the lowest to the highest position within each. A model with more than 12 scales is drawn
         with ``types=4`` unless told otherwise.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; a new figure if not given. That figure is none of pyplot's: nothing is shown, closed
-        or configured, a notebook displays what is returned, and ``.figure.savefig(path)`` writes it.
+        Where to draw; a new pyplot figure if not given, which ``plt.show()`` and ``plt.savefig(path)`` know.
 
     Returns
     -------
@@ -128,17 +124,8 @@ def _name_curves(axes: Axes) -> None:
 def _new_axes() -> Axes:
     """Axes in a figure of their own, small enough for its letters to be read on a telephone."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError('pictures need matplotlib, which is not installed: pip install "cmtrf[plot]"') from error
-    figure = Figure(figsize=(5.0, 3.8), dpi=150, layout="constrained")
-    axes = figure.subplots()
-    # Notebooks show pyplot's figures only, unless an object knows its own picture.
-    vars(axes)["_repr_png_"] = partial(_to_png, figure)
+    _, axes = plt.subplots(figsize=(5.0, 3.8), dpi=150, layout="constrained")
     return axes
-
-
-def _to_png(figure: Figure) -> bytes:
-    picture = BytesIO()
-    figure.savefig(picture, format="png")
-    return picture.getvalue()

@@ -26,10 +26,10 @@ def predict(
     model: Model,
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Table with the columns user and item.")],
     output: Output = None,
-    proba: Annotated[bool, typer.Option("--proba", help="A column of probability for each level.")] = False,
+    proba: Annotated[bool, typer.Option("--proba", hidden=True, help="Not in this version yet.")] = False,
     interval: Annotated[
         float | None,
-        typer.Option(metavar="COVERAGE", min=0, max=1, help="Columns low and high that cover so much, such as 0.9."),
+        typer.Option(metavar="COVERAGE", min=0, max=1, hidden=True, help="Not in this version yet."),
     ] = None,
     user: Annotated[str | None, typer.Option(metavar="COLUMN", help="Name of the column of users.")] = None,
     item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Name of the column of items.")] = None,
@@ -39,7 +39,7 @@ def predict(
 ) -> None:
     """Predict the rating of each pair of user and item.
 
-    The column fallback says why an average user or item stood in for one that the model does not know.
+    The column fallback says why a mean rating stood in for a user or item that the model does not know.
     """
     check_output(output, TABLE_SUFFIXES)
     from cmtrf.estimators import load

@@ -18,6 +18,7 @@ OPTIONS: dict[str, Any] = {
     "fastmath": {"contract", "reassoc", "nsz", "arcp"},
     "error_model": "numpy",
 }
+RANGE = (types.int64, types.int64)  # of rows, the first two arguments of every kernel
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _lock = threading.Lock()

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from cmtrf.kernels.compiled import array, inner, kernel, out
+from cmtrf.kernels.compiled import RANGE, array, inner, kernel, out
 
-RANGE = (types.int64, types.int64)
 F = types.float64
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from cmtrf.kernels.compiled import array, inner, kernel, out
+from cmtrf.kernels.compiled import RANGE, array, inner, kernel, out
 from cmtrf.kernels.tile import PANEL, STRIDE, add_gram, backward, factor, forward, padded
 
-RANGE = (types.int64, types.int64)
 RATINGS = (array(types.int64, 1), array(types.int32, 1), array(types.uint8, 1))
 
 

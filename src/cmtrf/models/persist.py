@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from cmtrf.errors import MissingFileError, ModelFileError
+from cmtrf.files import write_whole
 from cmtrf.models.point import PointModel
 from cmtrf.models.stored import (
     Arrays,
@@ -74,7 +73,7 @@ def save_model(
             f"{target}: nothing was written, because load would refuse it: it {refused.reason}; "
             "fit again with other parameters"
         ) from None
-    _write(target, pieces)
+    write_whole(target, lambda file: file.writelines(pieces))
 
 
 def load_model(path: str | os.PathLike[str]) -> tuple[PointModel, dict[str, Any], dict[str, str]]:
@@ -137,40 +136,6 @@ def _digest(pieces: Iterable[Any]) -> bytes:
     for piece in pieces:
         sha.update(piece)
     return sha.hexdigest().encode("ascii")
-
-
-def _write(path: Path, pieces: Iterable[Any]) -> None:
-    """Write beside the target and move into its place, so that readers see the old file or the new one."""
-    target = path.resolve()  # a link stays a link
-    mode = _mode_of(path, target)
-    temporary = target.with_name(f".cmtrf-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        if mode is not None:
-            os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _mode_of(path: Path, target: Path) -> int | None:
-    """Permissions of the file that is replaced, None where there is none yet."""
-    if not target.parent.is_dir():
-        raise MissingFileError(f"{path}: the folder {target.parent} does not exist; make it first")
-    try:
-        mode = target.stat().st_mode
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-        raise ModelFileError(f"{path}: is {what}; pass the name of a file to write")
-    return stat.S_IMODE(mode)
 
 
 # Reading.

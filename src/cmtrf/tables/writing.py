@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from cmtrf.errors import MissingFileError, ParameterError
+from cmtrf.errors import ParameterError
+from cmtrf.files import write_whole
 from cmtrf.vocabulary import is_missing, plain_array
 
 if TYPE_CHECKING:  # polars takes a tenth of a second to import, so it is imported where it is used
@@ -60,25 +59,11 @@ def write_file(data: Any, path: str | os.PathLike[str]) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".tsv", ".parquet"):
         raise ParameterError(f"cannot tell how to write {path}; its name must end in .csv, .tsv or .parquet")
-    target = path.resolve()  # of a link: the file it points to, so that the link stays
-    if not target.parent.is_dir():
-        raise MissingFileError(f"there is no folder {target.parent}; create it first")
     table = _as_polars(data)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("xb") as stream:  # unlike tempfile's, this file gets the permissions of any new file
-            if suffix == ".parquet":
-                table.write_parquet(stream)
-            else:
-                table.write_csv(stream, separator="\t" if suffix == ".tsv" else ",")
-            stream.flush()
-            os.fsync(stream.fileno())
-        if target.exists():
-            shutil.copymode(target, part)
-        part.replace(target)
-    except BaseException:  # Ctrl-C too
-        part.unlink(missing_ok=True)
-        raise
+    if suffix == ".parquet":
+        write_whole(path, table.write_parquet)
+    else:
+        write_whole(path, lambda file: table.write_csv(file, separator="\t" if suffix == ".tsv" else ","))
 
 
 def _as_polars(data: Any) -> pl.DataFrame:
