@@ -60,7 +60,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = "cmtrf"
 html_static_path = ["_static"]
-html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+html_theme_options = {"show_prev_next": False, "navigation_with_keys": False, "header_links_before_dropdown": 3}
 html_sidebars = {"**": []}
 
 INVENTORIES = {

@@ -625,9 +625,9 @@ def test_a_header_that_is_too_long_is_not_saved(path, monkeypatch):
 def test_saving_into_no_folder_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*; create it first") as caught:
         save_model(make_model(), tmp_path / "no" / "model.cmtrf")
-    assert str(tmp_path / "no" / "model.cmtrf") in str(caught.value)
+    assert f"{tmp_path / 'no'} for model.cmtrf" in str(caught.value)
     (tmp_path / "file").touch()
-    with pytest.raises(FileNotFoundError, match="the folder"):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
         save_model(make_model(), tmp_path / "file" / "model.cmtrf")
 
 

@@ -26,8 +26,8 @@ EXCUSES = {
 }
 WORKERS = min(os.cpu_count() or 1, 8)
 
-# Pictures are drawn without a screen. Without the second, one of scikit-learn's estimator checks is skipped.
-SETTINGS = {"MPLBACKEND": "Agg", "SCIPY_ARRAY_API": "1"}
+# Tests draw without a screen. Without the second, one of scikit-learn's estimator checks is skipped.
+SETTINGS = {"pytest": {"MPLBACKEND": "Agg", "SCIPY_ARRAY_API": "1"}}
 
 CHECKS = {
     "lint": ["ruff", "check", "."],
@@ -49,7 +49,7 @@ CHECKS = {
 def run_module(command: list[str]) -> bool:
     """Run ``python -m command`` in the repository's root and say whether it succeeded."""
     print(f"== python -m {' '.join(command)}", flush=True)
-    environment = {**os.environ, **SETTINGS}
+    environment = {**os.environ, **SETTINGS.get(command[0], {})}
     return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, env=environment).returncode == 0
 
 
