@@ -75,8 +75,8 @@ class CpuKernels:
     def eliminate_rows(self, rows: Rows, n_levels: int, design: Floats, offset: Floats, ridge: Floats) -> Elimination:
         """See `Kernels.eliminate_rows`."""
         n, D, L = len(rows.indptr) - 1, design.shape[1], n_levels
-        Q, q = np.empty((n, L, L)), np.empty((n, L))
-        W, w = np.empty((n, L, D), design.dtype), np.empty((n, D), design.dtype)
+        Q, q = np.zeros((n, L, L)), np.zeros((n, L))  # pages of levels that nobody uses are never touched
+        W, w = np.zeros((n, L, D), design.dtype), np.empty((n, D), design.dtype)
         run = row_kernels.eliminate_rows.ready(design.dtype)
         self._each_block(
             lambda lo, hi: run(lo, hi, *rows, design, offset, ridge, Q, q, W, w),

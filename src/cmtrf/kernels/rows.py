@@ -194,25 +194,30 @@ def eliminate_rows(
         G[:] = G_sum
         h[:] = h_sum
         forward(A, inverse, h, D)
+        for a in range(L):  # a level that the row does not use has zeros everywhere, as the outputs came
+            if counts[a] > 0:
+                forward(A, inverse, G[a], D)
         for a in range(L):
-            forward(A, inverse, G[a], D)
-        for a in range(L):
+            if counts[a] <= 0:
+                continue
             dot = 0.0
             for col in range(D):
                 dot += np.float64(G[a, col]) * h[col]
             q[i, a] = g[a] - dot
             for b in range(a, L):
-                dot = 0.0
-                for col in range(D):
-                    dot += np.float64(G[a, col]) * G[b, col]
-                Q[i, a, b] = -dot
-                Q[i, b, a] = -dot
+                if counts[b] > 0:
+                    dot = 0.0
+                    for col in range(D):
+                        dot += np.float64(G[a, col]) * G[b, col]
+                    Q[i, a, b] = -dot
+                    Q[i, b, a] = -dot
             Q[i, a, a] += counts[a]
         backward(A, inverse, h, D)
         w[i] = h
         for a in range(L):
-            backward(A, inverse, G[a], D)
-            W[i, a] = G[a]
+            if counts[a] > 0:
+                backward(A, inverse, G[a], D)
+                W[i, a] = G[a]
 
 
 @kernel(lambda f: (*RANGE, *RATINGS, array(f, 2), types.boolean, out(f, 1)))

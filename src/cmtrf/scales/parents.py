@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,34 +28,30 @@ def place_unused(X: Float64, parent: Float64, gaps: Float64) -> Float64:
 
     What is distributed inside is the room above the margins, so that every gap keeps its margin.
     """
-    X = X.copy()
     L = X.shape[1]
-    room = np.maximum(np.diff(parent) - gaps, 0)
     used = ~np.isnan(X)
-    X[~used.any(1)] = parent
-    rest = np.flatnonzero(~used.all(1) & used.any(1))
-    if len(rest) == 0:
+    known = used.any(axis=1, keepdims=True)
+    X = np.where(known, X, parent)
+    if used.all():
         return X
-    first, last = used[rest].argmax(1), L - 1 - used[rest][:, ::-1].argmax(1)
-    for level in range(L - 2, -1, -1):
-        low = rest[level < first]
-        X[low, level] = X[low, level + 1] - (gaps[level] + room[level])
-    for level in range(1, L):
-        high = rest[level > last]
-        X[high, level] = X[high, level - 1] + gaps[level - 1] + room[level - 1]
-    for i in rest[np.isnan(X[rest]).any(1)]:
-        _fill_inside(X[i], gaps, room)
+    tight = np.concatenate([[0.0], np.cumsum(gaps)])  # positions with the least gaps, and with the parent's
+    wide = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(parent), gaps))])
+    level = np.arange(L)
+    below = np.maximum.accumulate(np.where(used, level, -1), axis=1)  # nearest used level, -1 where there is none
+    above = np.minimum.accumulate(np.where(used, level, L)[:, ::-1], axis=1)[:, ::-1]  # L where there is none
+    row, here = np.nonzero(~used & known)
+    a, b = np.maximum(below[row, here], 0), np.minimum(above[row, here], L - 1)
+    low, high = X[row, a], X[row, b]
+    spare = np.maximum(high - low - (tight[b] - tight[a]), 0)
+    room = wide - tight
+    share = (here - a) / np.maximum(b - a, 1)  # evenly, where the parent has no room either
+    np.divide(room[here] - room[a], room[b] - room[a], out=share, where=room[b] > room[a])
+    X[row, here] = np.select(
+        [below[row, here] < 0, above[row, here] == L],
+        [high - (wide[b] - wide[here]), low + (wide[here] - wide[a])],
+        low + (tight[here] - tight[a]) + spare * share,
+    )
     return X
-
-
-def _fill_inside(x: NDArray[np.float64], gaps: Float64, room: Float64) -> None:
-    known = np.flatnonzero(~np.isnan(x))
-    for a, b in pairwise(known):
-        if b == a + 1:
-            continue
-        spare = max(x[b] - x[a] - gaps[a:b].sum(), 0.0)
-        share = room[a:b] / room[a:b].sum() if room[a:b].sum() > 0 else np.full(b - a, 1 / (b - a))
-        x[a + 1 : b] = x[a] + np.cumsum(gaps[a:b] + spare * share)[:-1]
 
 
 def pull_weights(shrinkage: float, level_counts: Float64) -> Float64:
