@@ -34,8 +34,9 @@ def place_unused(X: Float64, parent: Float64, gaps: Float64) -> Float64:
     X = np.where(known, X, parent)
     if used.all():
         return X
-    tight = np.concatenate([[0.0], np.cumsum(gaps)])  # positions with the least gaps, and with the parent's
-    wide = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(parent), gaps))])
+    tight = np.concatenate([[0.0], np.cumsum(gaps)])  # positions with the least gaps,
+    room = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(parent) - gaps, 0))])
+    wide = tight + room  # and with the parent's
     level = np.arange(L)
     below = np.maximum.accumulate(np.where(used, level, -1), axis=1)  # nearest used level, -1 where there is none
     above = np.minimum.accumulate(np.where(used, level, L)[:, ::-1], axis=1)[:, ::-1]  # L where there is none
@@ -43,7 +44,6 @@ def place_unused(X: Float64, parent: Float64, gaps: Float64) -> Float64:
     a, b = np.maximum(below[row, here], 0), np.minimum(above[row, here], L - 1)
     low, high = X[row, a], X[row, b]
     spare = np.maximum(high - low - (tight[b] - tight[a]), 0)
-    room = wide - tight
     share = (here - a) / np.maximum(b - a, 1)  # evenly, where the parent has no room either
     np.divide(room[here] - room[a], room[b] - room[a], out=share, where=room[b] > room[a])
     X[row, here] = np.select(
