@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from numba import njit
 from scipy.optimize import isotonic_regression, nnls
 
 from cmtrf.kernels.choose import count_jobs
+from cmtrf.kernels.compiled import OPTIONS, jit
 from cmtrf.kernels.cpu import CpuKernels
 from cmtrf.kernels.reference import ReferenceKernels
 from problems import random_ratings
@@ -207,3 +211,12 @@ def test_number_of_threads():
     for wrong in (0, True, "2", 1.5):
         with pytest.raises(ValueError, match="n_jobs"):
             count_jobs(wrong)
+
+
+def test_kernels_compile_where_nothing_can_be_kept_on_disk():
+    """As in a container without a writable folder: numba has no place for the files of this function either."""
+    there: dict[str, Any] = {}
+    exec("def double(x):\n    return 2 * x", there)
+    with pytest.raises(RuntimeError, match="cannot cache"):
+        njit(**OPTIONS)(there["double"])
+    assert jit(there["double"])(3) == 6

@@ -70,13 +70,22 @@ class Progress:
         if self.quiet:
             yield
             return
-        timer = threading.Timer(after, lambda: print(message, file=sys.stderr, flush=True))
+        timer = threading.Timer(after, _say_once, [message])
         timer.daemon = True
         timer.start()
         try:
             yield
         finally:
             timer.cancel()
+
+
+_said: set[str] = set()
+
+
+def _say_once(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        print(message, file=sys.stderr, flush=True)
 
 
 class _Bar:

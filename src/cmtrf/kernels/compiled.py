@@ -37,9 +37,17 @@ def _digest() -> str:
 _SOURCES = _digest()
 
 
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile with our options; where no folder can be written to, without keeping the result on disk."""
+    try:
+        return njit(**OPTIONS)(function)
+    except RuntimeError:  # numba finds no place for its files
+        return njit(**{**OPTIONS, "cache": False})(function)
+
+
 def inner(function: _Function) -> _Function:
     """Compile a function that only kernels call."""
-    compiled: _Function = njit(**OPTIONS)(function)
+    compiled: _Function = jit(function)
     return compiled
 
 
@@ -61,7 +69,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], signature: Callable[[Any], tuple[Any, ...]]) -> None:
         function.__qualname__ = f"{function.__qualname__}_{_SOURCES}"
-        self._dispatcher = njit(**OPTIONS)(function)
+        self._dispatcher = jit(function)
         self._signature = signature
         self._ready: dict[np.dtype[Any], Any] = {}
         self.__doc__ = function.__doc__
