@@ -25,8 +25,8 @@ def objective(problem: Problem, state: State) -> float:
     """The objective, written down from the paper rating by rating."""
     user, item, level, weight = triples(problem)
     total = 0.0
-    for i, j, l, w in zip(user, item, level, weight, strict=True):  # noqa: E741  (the paper's letter)
-        x = state.X[state.z[i], l]
+    for i, j, given, w in zip(user, item, level, weight, strict=True):
+        x = state.X[state.z[i], given]
         total += w * (x - state.U[i] @ state.V[j] - state.b_user[i] - state.b_item[j]) ** 2 / 2
     total += problem.lambda_u / 2 * (state.U**2).sum() + problem.lambda_v / 2 * (state.V**2).sum()
     total += problem.lambda_bias[0] / 2 * (state.b_user**2).sum()

@@ -126,6 +126,13 @@ def say(message: str) -> None:
     print(f"cmtrf: {printable(message)}", file=sys.stderr)
 
 
+class _OneLine(logging.Handler):
+    """Says what the log says."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"warning: {record.getMessage()}")
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Print warnings, also those of the log, as one line, without the place in the source."""
@@ -133,8 +140,7 @@ def plain_warnings() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"warning: {message}")
 
-    log, handler = logging.getLogger("cmtrf"), logging.Handler(logging.WARNING)
-    handler.emit = lambda record: say(f"warning: {record.getMessage()}")  # type: ignore[method-assign]  # one line
+    log, handler = logging.getLogger("cmtrf"), _OneLine(logging.WARNING)
     log.addHandler(handler)
     try:
         with warnings.catch_warnings():
