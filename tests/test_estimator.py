@@ -28,6 +28,7 @@ from cmtrf.errors import (
     UnavailableError,
     UnknownIdError,
 )
+from cmtrf.models.persist import save_model
 from cmtrf.solvers.drive import drive
 from problems import planted
 
@@ -442,6 +443,12 @@ def test_recommend_takes_what_a_user_would_pass(table):
     best = model.recommend("nobody", n=1)["item"][0]
     left = model.recommend(["u03", "nobody"], n=30, exclude=(["nobody"], [best]))
     assert best not in left.filter(pl.col("user") == "nobody")["item"].to_list()
+    seen = pl.DataFrame({"user": ["u03"], "item": [first]})
+    for exclude in (seen.lazy(), seen.to_pandas().to_records(index=False), (["u03"], [first], [5])):
+        assert first not in model.recommend("u03", n=30, exclude=exclude)["item"].to_list()
+    for nothing in (seen.head(0), seen.head(0).to_pandas(), ([], []), {"user": [], "item": []}):
+        assert model.recommend("u03", exclude=nothing).equals(model.recommend("u03"))
+    assert model.recommend([]).schema == model.recommend("u03").schema
     for nothing in ([], np.array([]), pl.Series([], dtype=pl.String)):
         assert model.recommend("u03", exclude=nothing).equals(model.recommend("u03"))
         assert len(model.recommend(nothing)) == len(model.recommend("u03", candidates=nothing)) == 0
@@ -639,9 +646,12 @@ def test_columns_of_the_training_table_are_found_again(table, tmp_path):
 
 
 def test_impossible_parameters_in_a_file_are_refused(table, tmp_path):
-    fitted(table).set_params(unknown="guess").save(tmp_path / "model.cmtrf")
+    model = fitted(table).set_params(unknown="guess")
+    with pytest.raises(ParameterError, match="unknown='guess'"):
+        model.save(tmp_path / "model.cmtrf")
+    save_model(model._model, tmp_path / "forged.cmtrf", model.get_params(), {})
     with pytest.raises(cmtrf.errors.ModelFileError, match="unknown='guess'"):
-        cmtrf.load(tmp_path / "model.cmtrf")
+        cmtrf.load(tmp_path / "forged.cmtrf")
 
 
 def test_a_wrong_value_set_after_the_fit_is_named(table):
@@ -664,6 +674,24 @@ def test_score_minds_weights_and_refuses_what_fit_refuses(table):
         clone(model).set_params(unknown="nan").fit(table).score((["u00", "nobody"], [100, 100]), [1, 2])
 
 
+def test_what_came_beside_the_table_is_no_column_of_it(table):
+    X = table.rename({"rating": "y"})
+    model = CMTRF(**QUICK).fit(X, X["y"], sample_weight=np.ones(len(X)))
+    assert model.columns_ == {"user": "user", "item": "item"}
+    weighted = X.with_columns(sample_weight=pl.Series(np.linspace(0, 2, len(X))))
+    assert model.score(X, X["y"]) == model.score(weighted, X["y"])
+
+
+def test_score_looks_at_neither_times_nor_rows_of_weight_0(table):
+    model = fitted(table).set_params(unknown="nan")
+    timed = table.with_columns(date=pl.lit("2020-01-01"), time=pl.lit(1))
+    assert model.score(timed) == model.score(timed, timestamp="time") == model.score(table)
+    new = pl.concat([table, pl.DataFrame({"user": ["nobody"], "item": [1], "rating": [5]})])
+    assert model.score(new, sample_weight=[1] * len(table) + [0]) == model.score(table)
+    with pytest.raises(DataError, match="'good' is a word"):
+        model.score(table.with_columns(rating=pl.lit("good")))
+
+
 def test_strangers_are_told(table, caplog):
     model = fitted(table)
     model.predict(([3], [100]))
@@ -671,6 +699,9 @@ def test_strangers_are_told(table, caplog):
     caplog.clear()
     model.predict((["u00", "nobody"], [100, 100]))
     assert caplog.text == ""
+    model.recommend("u00", exclude=["100", "101"])
+    assert "none of the items was in the training table ('100' is the first here, 100 there)" in caplog.text
+    caplog.clear()
     model.recommend(["nobody", "u00"])
     assert "1 of 2 users were not in the training table, the first is 'nobody'" in caplog.text
 

@@ -68,7 +68,7 @@ def test_level_sums(seed, N, M, L, n, D, weighted, dtype):
     actual = CPU.level_sums(ratings.by_user, L, own, design, offset)
     expected = REFERENCE.level_sums(ratings.by_user, L, own, design, offset)
     for a, e in zip(actual, expected, strict=True):
-        agree(a, e, dtype)
+        agree(a, e, dtype, condition=10)  # up to 300 terms of either sign
 
 
 @settings(max_examples=80, deadline=None)

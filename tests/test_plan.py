@@ -31,7 +31,7 @@ def test_margins_that_cannot_be(margin):
 
 def test_a_pair_of_bias_ridges_is_user_then_item():
     assert plan(lambda_bias=(1, 2)).lambda_bias == (1.0, 2.0)
-    assert plan(lambda_bias=3).lambda_bias == (3.0, 3.0)
+    assert plan(lambda_bias=3).lambda_bias == plan(lambda_bias=np.array(3.0)).lambda_bias == (3.0, 3.0)
 
 
 def test_words_and_numbers_of_numpy_are_taken():

@@ -220,6 +220,15 @@ def test_unused_levels_inside_share_the_room_above_the_margins():
     np.testing.assert_allclose(X, [[0.0, 0.5 + 1.5 * 0.2, 1.0 + 1.5 * 0.4, 3.0, 4.0]])
 
 
+@pytest.mark.parametrize("margin", [0.1, 0.3, 0.5])
+def test_a_straight_parent_places_levels_inside_evenly(margin):
+    """Its gaps equal the margin up to rounding, which is no room to share by."""
+    for shift in np.random.default_rng(0).standard_normal(50):
+        parent = shift + np.cumsum(np.full(9, margin))
+        X = place_unused(np.array([[0.0, *[np.nan] * 7, 80 * margin]]), parent, np.full(8, margin))
+        np.testing.assert_allclose(np.diff(X[0]), 10 * margin)
+
+
 def test_a_scale_that_nobody_uses_is_the_parent():
     np.testing.assert_array_equal(place_unused(np.full((1, 5), np.nan), PARENT, HALF), [PARENT])
 

@@ -205,6 +205,21 @@ def test_a_sweep_that_raises_the_objective_is_taken_back():
     np.testing.assert_array_equal(outcome.state.U, two.state.U)
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("n_scales", FORMS)
+def test_a_perfect_fit_settles(name, n_scales):
+    """Its objective is rounding, of either sign; that is no fall and no rise."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((30, 1)) @ rng.standard_normal((1, 20))
+    users, items = np.nonzero(np.ones((30, 20)))
+    ratings = build_ratings(users, items, np.searchsorted([-0.5, 0.5], Z)[users, items], None, (30, 20, 3), np.float64)
+    problem = make_problem(ratings, n_scales, rank=20, lambda_u=0.0, lambda_v=0.0)
+    with cpu() as kernels:
+        outcome = drive(problem, SOLVERS[name](kernels), start(problem, kernels), max_sweeps=100, tol=1e-5)
+    assert outcome.ending is Ending.SETTLED
+    assert 0 <= outcome.objective[-1] < 1e-6
+
+
 def test_an_objective_that_is_no_number_is_an_error():
     problem = make_problem(random_ratings(np.random.default_rng(0)), 1)
     with cpu() as kernels:

@@ -167,3 +167,10 @@ def test_levels_that_cannot_be_say_why(levels, message):
 def test_the_grid_of_the_data_gives_the_data_back(ratings):
     grid = Grid.of_ratings(np.array(ratings))
     assert grid.decode(grid.encode(np.array(ratings))).tolist() == ratings
+
+
+def test_strings_of_numpy_s_own_type_are_texts():
+    names = np.array(["b", "a", "b"], dtype=np.dtypes.StringDType())
+    vocabulary, codes = Vocabulary.of(names)
+    assert vocabulary.ids.tolist() == ["a", "b"]
+    assert codes.tolist() == vocabulary.codes(names).tolist() == [1, 0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -235,11 +236,23 @@ def _check_levels(columns: Columns, rows: NDArray[np.int64], level: Codes, grid:
 
 def is_table(values: Any) -> bool:
     """Tell a table of pairs from a sequence of ids."""
-    if isinstance(values, tuple):
-        return len(values) == 2 and all(hasattr(v, "__len__") and not isinstance(v, str) for v in values)
-    if isinstance(values, list):
-        return len(values) > 0 and isinstance(values[0], (list, tuple))
-    return isinstance(values, Mapping) or hasattr(values, "columns") or len(getattr(values, "shape", ())) == 2
+    if isinstance(values, (Mapping, os.PathLike)):
+        return True
+    if isinstance(values, (tuple, list)):
+        return len(values) > 0 and all(hasattr(v, "__len__") and not isinstance(v, str) for v in values)
+    if getattr(getattr(values, "dtype", None), "names", None):
+        return True
+    return "columns" in dir(type(values)) or len(getattr(values, "shape", ())) == 2
+
+
+def is_empty(table: Any) -> bool:
+    """Whether a table that is in memory has no rows."""
+    if isinstance(table, Mapping):
+        return all(len(column) == 0 for column in table.values())
+    if isinstance(table, tuple):
+        return len(table[0]) == 0
+    shape = getattr(table, "shape", None)
+    return shape is not None and shape[0] == 0
 
 
 def match_model(model: PointModel, coded: Encoded, rank: int) -> Earlier:

@@ -53,4 +53,4 @@ class ScaleWarning(UserWarning):
 
 
 class NotConvergedWarning(ConvergenceWarning):
-    """A fit stopped at ``max_sweeps`` before its objective settled."""
+    """A fit stopped before its objective settled: at ``max_sweeps``, or where numbers have no more precision."""

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
-from cmtrf.encode import Encoded, encode, encode_pairs, is_table, match_model
+from cmtrf.encode import Encoded, encode, encode_pairs, is_empty, is_table, match_model
 from cmtrf.errors import (
     DataError,
     DataWarning,
@@ -64,7 +64,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         ``"fixed"`` keeps the given scale, 1 learns one for all, K >= 2 one for each of K clusters of users,
         ``"user"`` one for each user.
     rank : int, default=20
-        Number of factors; 0 leaves only biases and scales.
+        Number of factors; 0 leaves only biases and scales (nothing, with the given scale and no biases).
     lambda_u, lambda_v : float, default=6.0
         Ridge of user and item factors, as in the objective. The default suits the default margin, where
         learned positions lie about half a unit apart.
@@ -82,7 +82,8 @@ class CMTRF(RegressorMixin, BaseEstimator):
         ``"alternating"`` is the paper to the letter; ``"joint"`` eliminates the user factors and needs
         fewer sweeps; ``"auto"`` is ``"joint"``.
     max_sweeps, tol : int, float, default=100, 1e-5
-        Stop on the relative fall of the objective; ``tol=0`` runs exactly ``max_sweeps``.
+        Stop on the relative fall of the objective; ``tol=0`` runs exactly ``max_sweeps``, as long as rounding lets
+        the objective fall.
     shrinkage : float or "auto", default="auto"
         Pseudo-ratings that pull each scale to the scale of all; ``"auto"`` is 0 with a margin.
     levels : sequence or None, default=None
@@ -91,7 +92,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         What to do where a user rated an item twice.
     unknown : {"fallback", "raise", "nan"}, default="fallback"
         What to predict for users and items never seen: the mean rating of the side that is known, an error,
-        or NaN.
+        or NaN (`recommend` raises then, too).
     dtype : {"float32", "float64"}, default="float32"
         Type of the kernels' numbers; objectives are summed in double precision.
     random_state : int, numpy Generator, RandomState or None, default=None
@@ -282,7 +283,11 @@ class CMTRF(RegressorMixin, BaseEstimator):
         return Alternating(kernels) if self.solver == "alternating" else Joint(kernels)
 
     def _keep(self, problem: Problem, outcome: Outcome, coded: Encoded, columns: Columns) -> None:
-        used = {role: name for role, name in columns.names.items() if getattr(columns, role) is not None}
+        used = {
+            role: name
+            for role, name in columns.names.items()
+            if getattr(columns, role) is not None and role not in columns.beside
+        }
         self._adopt(from_outcome(problem, outcome, coded.users, coded.items, coded.grid), columns.kind, used)
 
     def _adopt(self, model: PointModel, kind: str | None, names: Mapping[str, str]) -> None:
@@ -317,9 +322,20 @@ class CMTRF(RegressorMixin, BaseEstimator):
         return self._model
 
     def predict(
-        self, pairs: Any, kind: str = "mean", *, user: str | None = None, item: str | None = None
+        self,
+        pairs: Any,
+        kind: str = "mean",
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        timestamp: str | None = None,
+        weight: str | None = None,
     ) -> NDArray[np.float64]:
-        """Predict the rating of each pair (user, item), within the platform's range; words count 1..L."""
+        """Predict the rating of each pair (user, item), within the platform's range; words count 1..L.
+
+        The names of the other columns may be given, as everywhere, and are not looked at.
+        """
         if _is(kind, "median"):
             raise UnavailableError(
                 'kind="median" needs inverse="calibrated", which is not in this version yet: pass kind="mean"'
@@ -358,6 +374,9 @@ class CMTRF(RegressorMixin, BaseEstimator):
         *,
         user: str | None = None,
         item: str | None = None,
+        rating: str | None = None,
+        timestamp: str | None = None,
+        weight: str | None = None,
     ) -> Any:
         """Predictions as a frame of the caller's kind: user, item, prediction, fallback.
 
@@ -396,9 +415,10 @@ class CMTRF(RegressorMixin, BaseEstimator):
         user: str | None = None,
         item: str | None = None,
         rating: str | None = None,
+        timestamp: str | None = None,
         weight: str | None = None,
     ) -> float:
-        """R^2 of the predictions for a rated table, or for pairs ``X`` and ratings ``y``."""
+        """R^2 of the predictions for a rated table, or for pairs ``X`` and ratings ``y``; times are not looked at."""
         if type(self).predict is not CMTRF.predict and y is not None:
             return float(super().score(X, y, sample_weight))  # a subclass for tables of another form
 
@@ -407,8 +427,11 @@ class CMTRF(RegressorMixin, BaseEstimator):
         model = self._fitted
         columns = read(
             X, y=y, sample_weight=sample_weight,
-            user=user, item=item, rating=rating, weight=weight, hints=self.columns_,
+            user=user, item=item, rating=rating, weight=weight, timed=False,
+            hints={role: name for role, name in self.columns_.items() if role != "weight"},
         )  # fmt: skip
+        if columns.weight is not None:
+            columns = columns.keep(columns.weight > 0)
         truth = columns.rating
         assert truth is not None
         if model.grid.words is not None:
@@ -419,6 +442,10 @@ class CMTRF(RegressorMixin, BaseEstimator):
                     f"{', '.join(model.grid.words)}"
                 )
             truth = model.grid.values[levels]
+        elif truth.dtype.kind == "O":
+            raise DataError(
+                f"{columns.place('rating', 0)}: {shown(truth[0])} is a word, but the model's levels are numbers"
+            )
         predicted = self.predict(columns)
         if np.isnan(predicted).any():
             raise UnavailableError(
@@ -453,6 +480,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         check_choices(self._parameters())
         model, n = self._fitted, _count(n)
         names = model.users.ids if users is None else as_asked(users)
+        names = names if len(names) else model.users.ids[:0]
         asked, place = Vocabulary.of(names)
         names = names[np.sort(np.unique(place, return_index=True)[1])]  # one asked for twice is answered once
         codes = model.users.codes(names)
@@ -501,9 +529,17 @@ class CMTRF(RegressorMixin, BaseEstimator):
         if exclude is None:
             return none, none
         if not is_table(exclude):
-            items = model.items.codes(as_asked(exclude))
+            names = as_asked(exclude)
+            items = model.items.codes(names)
+            _tell_of_strangers("item", items, names, model.items, "nothing is left out for them")
             return np.full((items >= 0).sum(), -1), items[items >= 0]
-        users, items = encode_pairs(self._read_pairs(exclude, None, None), asked, model.items)
+        if is_empty(exclude):
+            return none, none
+        columns = self._read_pairs(exclude, None, None)
+        users, items = encode_pairs(columns, asked, model.items)
+        _tell_of_strangers("item", items, columns.item, model.items, "nothing is left out for them")
+        if columns.user.dtype.kind != asked.ids.dtype.kind:
+            _tell_of_strangers("user", users, columns.user, asked, "nothing is left out for them")
         known = (users >= 0) & (items >= 0)
         return row[users[known]], items[known]
 
@@ -535,6 +571,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file, whole or not at all; `cmtrf.load` reads it."""
+        check_parameters(self._parameters())
         save_model(self._fitted, path, self._parameters(), self.columns_)
 
     def _read_pairs(self, pairs: Any, user: str | None, item: str | None) -> Columns:
@@ -566,16 +603,19 @@ _NO_PROBABILITIES = '{} needs inverse="calibrated", which is not in this version
 FEW = 10  # this many rows may all be strangers without a word
 
 
-def _tell_of_strangers(side: str, codes: Integers, ids: NDArray[Any], known: Vocabulary) -> None:
+def _tell_of_strangers(
+    side: str, codes: Integers, ids: NDArray[Any], known: Vocabulary, result: str = "mean ratings are predicted"
+) -> None:
     """Tell where no id is known: mostly ids of another kind, or a split that keeps whole users apart."""
     if len(codes) == 0 or (codes >= 0).any():
         return
     if ids.dtype.kind != known.ids.dtype.kind or len(codes) >= FEW:
         log.warning(
-            "none of the %ss was in the training table (%s is the first here, %s there), so mean ratings are predicted",
+            "none of the %ss was in the training table (%s is the first here, %s there), so %s",
             side,
             shown(ids[0]),
             shown(known.ids[0]),
+            result,
         )
 
 

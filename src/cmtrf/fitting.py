@@ -143,7 +143,7 @@ def _cluster_users(X: Float64, lone: NDArray[np.bool_], K: int, rng: np.random.G
     z = np.empty(len(X), np.int64)
     z[~lone] = labels
     if lone.any():
-        z[lone] = ((X[lone][:1] - centres) ** 2).sum(1).argmin()  # they all have the parent scale
+        z[lone] = ((X[lone][:1] - centres) ** 2).sum(1).argmin()  # nearly always the parent's, all of them
     return centres, z
 
 

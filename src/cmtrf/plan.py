@@ -158,7 +158,8 @@ def _shrinkage(value: object) -> float:
 
 
 def _pair(name: str, value: object) -> tuple[float, float]:
-    if not isinstance(value, (tuple, list, np.ndarray)):
+    if not isinstance(value, (tuple, list, np.ndarray)) or np.ndim(value) == 0:
+        value = value.item() if isinstance(value, np.ndarray) else value
         return _number(name, value), _number(name, value)
     if len(value) != 2:
         raise ParameterError(f"{name}={value!r}: pass a number or a pair (user, item)")

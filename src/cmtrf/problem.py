@@ -94,13 +94,18 @@ class Problem:
             return solution, np.zeros(len(solution), self.dtype)
         return np.ascontiguousarray(solution[:, :-1]), np.ascontiguousarray(solution[:, -1])
 
+    def rounding(self, state: State) -> float:
+        """How much of the objective may be rounding: it is a difference of sums of this size."""
+        squares = (self.ratings.level_counts * state.X[state.z] ** 2).sum() / 2 + state.energy.sum()
+        return 1e-13 * float(squares)
+
     def objective(self, state: State) -> float:
         """Squared loss of transformed ratings and the penalties, in double precision.
 
         ``sum_t w_t (x_t - s_t)^2 / 2`` is taken from level sums: ``sum c x^2 / 2 - x S + energy``.
         """
         x, c = state.X[state.z], self.ratings.level_counts
-        loss = float((c * x**2 / 2 - x * state.S).sum() + state.energy.sum())
+        loss = max(float((c * x**2 / 2 - x * state.S).sum() + state.energy.sum()), 0.0)
         pairs = (
             (self.lambda_u, state.U),
             (self.lambda_v, state.V),

@@ -55,7 +55,7 @@ class Vocabulary:
     def codes(self, values: Any) -> Codes:
         """Return the code of each value, -1 where it is unknown; an id of another kind is unknown too."""
         array = plain_array(values)
-        if array.dtype.kind in "OU":
+        if array.dtype.kind in "OUT":
             return self._look_up(array.tolist())
         if array.dtype.kind not in "iuf" or self.ids.dtype.kind == "O" or len(self) == 0:
             return np.full(len(array), -1, np.int64)
@@ -187,7 +187,7 @@ def as_ids(values: Any, place: Place = "row {}".format) -> NDArray[Any]:
     kind = array.dtype.kind
     if kind == "O":
         return _object_ids(array, place)
-    if kind == "U":
+    if kind in "UT":
         return plain_array(array.tolist())
     if kind == "f":
         for row in np.flatnonzero(~np.isfinite(array))[:1].tolist():
@@ -219,8 +219,10 @@ def plain_array(values: Any) -> NDArray[Any]:
 
 def as_asked(values: Any) -> NDArray[Any]:
     """Return one id, or a sequence of them, as an array of ids; none is none."""
-    if isinstance(values, (str, int, float, np.generic)):
-        values = [values]
+    if hasattr(values, "as_py"):  # an Arrow scalar
+        values = values.as_py()
+    if isinstance(values, (str, int, float)) or (hasattr(values, "dtype") and getattr(values, "ndim", 1) == 0):
+        values = [values.item() if hasattr(values, "item") else values]
     array = plain_array(values)
     return array if len(array) == 0 else as_ids(array, "place {}".format)
 

@@ -120,8 +120,9 @@ def _portable(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Scalars, arrays and series of NumPy and pandas, tuples and ranges as what JSON has."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
+    for method in ("tolist", "to_list", "to_pylist"):
+        if hasattr(value, method):
+            value = getattr(value, method)()
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return [_plain(entry) for entry in value]
     return value

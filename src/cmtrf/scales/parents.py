@@ -35,7 +35,9 @@ def place_unused(X: Float64, parent: Float64, gaps: Float64) -> Float64:
     if used.all():
         return X
     tight = np.concatenate([[0.0], np.cumsum(gaps)])  # positions with the least gaps,
-    room = np.concatenate([[0.0], np.cumsum(np.maximum(np.diff(parent) - gaps, 0))])
+    above_margin = np.diff(parent) - gaps
+    above_margin[above_margin <= 1e-9 * np.abs(parent).max()] = 0  # a straight parent has rounding there, not room
+    room = np.concatenate([[0.0], np.cumsum(above_margin)])
     wide = tight + room  # and with the parent's
     level = np.arange(L)
     below = np.maximum.accumulate(np.where(used, level, -1), axis=1)  # nearest used level, -1 where there is none

@@ -32,8 +32,8 @@ class Ending(Enum):
         "from here with fit(..., start=model)"
     )
     ROUNDING = (
-        "a sweep raised the objective, so single precision is used up, and the state before it was kept: pass "
-        'dtype="float64", or larger lambdas'
+        "a sweep raised the objective, so the precision of the numbers is used up, and the state before it was "
+        'kept: pass larger lambdas, or dtype="float64" if that is not so yet'
     )
 
 

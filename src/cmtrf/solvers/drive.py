@@ -37,8 +37,8 @@ def drive(
 ) -> Outcome:
     """Sweep until the objective falls by less than ``tol`` of itself, the callback says stop, or sweeps run out.
 
-    ``tol=0`` runs exactly ``max_sweeps``. Ctrl-C raises `Interrupted` with the State of the last whole sweep.
-    Should rounding make a sweep raise the objective, the State before it is the answer.
+    ``tol=0`` runs exactly ``max_sweeps``, unless rounding makes a sweep raise the objective: then the State before
+    it is the answer. Ctrl-C raises `Interrupted` with the State of the last whole sweep.
     """
     objective: list[float] = []
     begun = time.perf_counter()
@@ -52,7 +52,7 @@ def drive(
                         f"the objective is {value} after sweep {sweep}: weights or lambdas are too large or too "
                         "small for the numbers of a machine; scale them, or pass dtype='float64'"
                     )
-                fall = _relative_fall(objective[-1], value) if objective else math.inf
+                fall = _relative_fall(objective[-1], value, problem.rounding(new)) if objective else math.inf
                 if fall < -ROUNDING:
                     return Outcome(state, tuple(objective), Ending.ROUNDING)
                 state = new
@@ -68,5 +68,6 @@ def drive(
     return Outcome(state, tuple(objective), Ending.OUT_OF_SWEEPS)
 
 
-def _relative_fall(before: float, now: float) -> float:
-    return (before - now) / max(abs(before), 1e-300)
+def _relative_fall(before: float, now: float, rounding: float) -> float:
+    """Part of the objective that is gone; none where the difference is rounding, as after a perfect fit."""
+    return 0.0 if abs(before - now) <= rounding else (before - now) / before

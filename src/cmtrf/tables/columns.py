@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,10 +52,18 @@ class Columns:
     kind: str | None  # "pandas", "polars", "pyarrow"; None for NumPy, sparse, a path
     source: str  # what the table is called in messages
     where: Place = field(repr=False)  # row -> "row 17 of the table", "line 18 of ratings.csv"
+    beside: frozenset[str] = frozenset()  # roles whose values came beside the table, as y or sample_weight
     untyped: bool = False  # the ids were texts in a file: 12 may stand for the id "12"
 
     def __len__(self) -> int:
         return len(self.user)
+
+    def keep(self, rows: NDArray[Any]) -> Columns:
+        """Return some of the rows; messages still number them as the table does."""
+        number = np.arange(len(self))[rows]
+        parts = {role: getattr(self, role) for role in ("user", "item", "rating", "timestamp", "weight")}
+        kept: dict[str, Any] = {role: None if part is None else part[number] for role, part in parts.items()}
+        return replace(self, **kept, where=lambda row: self.where(int(number[row])))
 
     def place(self, role: str, row: int) -> str:
         """Say which cell of the table is meant."""

@@ -29,6 +29,7 @@ def read(
     timestamp: str | None = None,
     weight: str | None = None,
     rated: bool = True,
+    timed: bool = True,
     hints: Mapping[str, str] | None = None,
 ) -> Columns:
     """Read a table of ratings, or with ``rated=False`` of pairs, from anything that holds one.
@@ -45,6 +46,8 @@ def read(
         Names of columns; those not named are found by their usual names (a weight never is).
     rated
         False for a table of pairs: a rating, a time or a weight is not looked at.
+    timed
+        False where times are not looked at.
     hints
         Role -> name of a column that is taken if it is there and no other was named.
     """
@@ -54,6 +57,8 @@ def read(
     asked = {"user": user, "item": item}
     if rated:
         asked |= {"rating": rating, "timestamp": timestamp, "weight": weight}
+    if not timed:
+        asked.pop("timestamp", None)
     at = find_columns(opened, asked, hints or {}, extra_ratings=y is not None, rated=rated)
     values = opened.fetch(at)
     names = {role: opened.names[position] for role, position in at.items()}
@@ -72,6 +77,7 @@ def read(
         kind=opened.kind,
         source=opened.title,
         where=opened.where,
+        beside=frozenset(role for role, value in (("rating", y), ("weight", sample_weight)) if value is not None),
         untyped=opened.untyped,
     )
 
