@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cmtrf.errors import DataError, ParameterError
 from cmtrf.models.point import PointModel
+from cmtrf.plan import LARGEST
 from cmtrf.ratings import Ratings, build_ratings
 from cmtrf.solvers.start import Earlier
 from cmtrf.tables.columns import Columns
@@ -21,8 +22,6 @@ from cmtrf.tables.values import is_number
 from cmtrf.vocabulary import MAX_LEVELS, Codes, Grid, Vocabulary, shown
 
 log = logging.getLogger("cmtrf")
-
-LARGEST = 1e15  # of ratings and weights: sums of their squares stay within single precision
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from cmtrf.kernels.table import Integers, Kernels
 from cmtrf.models.describe import scale_table, user_table
 from cmtrf.models.persist import load_model, save_model
 from cmtrf.models.point import PointModel, from_outcome
-from cmtrf.plan import check_choices, check_parameters, make_plan, warn_of_scales
+from cmtrf.plan import check_choices, check_parameters, is_word, make_plan, warn_of_scales, whole_number
 from cmtrf.problem import Problem
 from cmtrf.progress import Progress
 from cmtrf.solvers.alternating import Alternating
@@ -336,11 +336,11 @@ class CMTRF(RegressorMixin, BaseEstimator):
 
         The names of the other columns may be given, as everywhere, and are not looked at.
         """
-        if _is(kind, "median"):
+        if is_word(kind, "median"):
             raise UnavailableError(
                 'kind="median" needs inverse="calibrated", which is not in this version yet: pass kind="mean"'
             )
-        if not _is(kind, "mean"):
+        if not is_word(kind, "mean"):
             raise ParameterError(f'kind={kind!r}: pass "mean"')
         model = self._fitted
         columns = self._read_pairs(pairs, user, item)
@@ -478,7 +478,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
             Leave these out, for everyone or for those users.
         """
         check_choices(self._parameters())
-        model, n = self._fitted, _count(n)
+        model, n = self._fitted, whole_number("n", n, 1)
         names = model.users.ids if users is None else as_asked(users)
         names = names if len(names) else model.users.ids[:0]
         asked, place = Vocabulary.of(names)
@@ -545,7 +545,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
 
     def similar_items(self, item: Any, n: int = 10) -> Any:
         """Items whose factors point the same way, as a frame: item, rank, similarity (a cosine)."""
-        model, n, names = self._fitted, _count(n), as_asked(item)
+        model, n, names = self._fitted, whole_number("n", n, 1), as_asked(item)
         if len(names) != 1:
             raise ParameterError(f"similar_items takes one item, got {len(names)}")
         code = int(model.items.codes(names)[0])
@@ -563,7 +563,9 @@ class CMTRF(RegressorMixin, BaseEstimator):
         ``types`` groups the users' own scales by k-means first; ``low`` and ``high`` are then the range of
         positions within a group, and null where a row is one scale.
         """
-        return frame(scale_table(self._fitted, types), self._kind)
+        model = self._fitted
+        types = None if types is None else whole_number("types", types, 1)
+        return frame(scale_table(model, types), self._kind)
 
     def user_scales(self) -> Any:
         """Which scale each user has, as a tidy frame: user, scale, probability, n_ratings, fallback."""
@@ -626,13 +628,3 @@ def _generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, (int, np.integer)):
         return np.random.default_rng(int(random_state))
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
-
-
-def _count(n: Any) -> int:
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise ParameterError(f"n={n!r}: pass a whole number, 1 or more")
-    return int(n)
-
-
-def _is(value: object, word: str) -> bool:
-    return isinstance(value, str) and value == word

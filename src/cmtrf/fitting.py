@@ -13,8 +13,8 @@ from cmtrf.problem import Problem, State
 from cmtrf.progress import Progress
 from cmtrf.ratings import Ratings
 from cmtrf.scales.clusters import cluster_scales
-from cmtrf.scales.margin import Margin
-from cmtrf.scales.parents import given_scale, pull_weights
+from cmtrf.scales.margin import Margin, nearest_scales
+from cmtrf.scales.parents import centre, given_scale, pull_weights
 from cmtrf.solvers.base import Outcome, Solver
 from cmtrf.solvers.drive import Callback, Interrupted, drive
 from cmtrf.solvers.start import Earlier, random_state, warm_state
@@ -58,10 +58,12 @@ class Fitter:
 
     def _single(self, n_scales: int | str, earlier: Earlier | None) -> tuple[Problem, State]:
         """The given scale, or one for all that starts from it."""
-        parent = self._given()
+        total = self.ratings.level_counts.sum(0)
         if n_scales == "fixed":
             # Biases have a ridge: they should not have to carry the mean. Without them, plain MF as in the paper.
-            parent = self._centred() if self.plan.bias else self.values
+            parent = centre(self.values, total) if self.plan.bias else self.values
+        else:
+            parent = given_scale(self.values, self.plan.gaps, total)
         problem = self._problem(n_scales, parent)
         X = parent
         if n_scales == 1 and earlier is not None and earlier.common_scale is not None:
@@ -122,18 +124,10 @@ class Fitter:
             return random_state(problem, self.kernels, X, z, self.rng)
         return warm_state(problem, self.kernels, earlier, X, z, self.rng)
 
-    def _given(self) -> Float64:
-        return given_scale(self.values, self.plan.gaps, self.ratings.level_counts.sum(0))
-
-    def _centred(self) -> Float64:
-        share = self.ratings.level_counts.sum(0) / self.ratings.total_weight
-        centred: Float64 = self.values - share @ self.values
-        return centred
-
     def _feasible(self, scale: Float64) -> Float64:
         """Nearest scale that keeps today's margins."""
-        shift = np.concatenate([[0.0], np.cumsum(self.plan.gaps)])
-        nearest: Float64 = self.kernels.isotonic((scale - shift)[None, :], np.ones((1, len(scale))))[0] + shift
+        row = scale[None, :]
+        nearest: Float64 = nearest_scales(row, np.ones_like(row), self.plan.gaps, self.kernels)[0]
         return nearest
 
 

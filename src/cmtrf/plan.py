@@ -33,7 +33,7 @@ class Plan:
 
 
 MARGIN = 0.5  # the paper's, where margin is None
-LARGEST = 1e15  # of lambdas, margins and weights: their products stay within single precision
+LARGEST = 1e15  # of lambdas, margins, ratings and weights: their products stay within single precision
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "divergence": ("squared",),
@@ -57,7 +57,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     """Raise a ParameterError for what cannot be with any table; said before one is read."""
     check_choices(params)
     for name, least in (("rank", 0), ("max_sweeps", 1)):
-        _integer(name, params[name], least)
+        whole_number(name, params[name], least)
     for name in ("lambda_u", "lambda_v", "tol"):
         _number(name, params[name])
     _pair("lambda_bias", params["lambda_bias"])
@@ -72,10 +72,10 @@ def check_parameters(params: Mapping[str, Any]) -> None:
 def check_choices(params: Mapping[str, Any]) -> None:
     """Raise a ParameterError for a word that a parameter does not know, or that this version does not offer yet."""
     for (name, value), advice in NOT_YET.items():
-        if _is(params[name], value):
+        if is_word(params[name], value):
             raise ParameterError(f"{name}={value!r} is not in this version yet: {advice}")
     for name, words in CHOICES.items():
-        if not any(_is(params[name], word) for word in words):
+        if not any(is_word(params[name], word) for word in words):
             raise ParameterError(f"{name}={params[name]!r}: pass one of {', '.join(map(repr, words))}")
 
 
@@ -117,7 +117,7 @@ def warn_of_scales(plan: Plan, stacklevel: int) -> None:
 
 
 def _form(value: object) -> int | str:
-    if _is(value, "fixed") or _is(value, "user"):
+    if is_word(value, "fixed") or is_word(value, "user"):
         return str(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
         return int(value)
@@ -154,7 +154,7 @@ def _gaps(margin: object, n_levels: int) -> Float64:
 
 
 def _shrinkage(value: object) -> float:
-    return 0.0 if _is(value, "auto") else _number("shrinkage", value)
+    return 0.0 if is_word(value, "auto") else _number("shrinkage", value)
 
 
 def _pair(name: str, value: object) -> tuple[float, float]:
@@ -166,11 +166,13 @@ def _pair(name: str, value: object) -> tuple[float, float]:
     return _number(name, value[0]), _number(name, value[1])
 
 
-def _is(value: object, word: str) -> bool:
+def is_word(value: object, word: str) -> bool:
+    """Whether a parameter is this word; an array would compare element by element."""
     return isinstance(value, str) and value == word
 
 
-def _integer(name: str, value: object, least: int) -> int:
+def whole_number(name: str, value: object, least: int) -> int:
+    """Return a whole number of at least ``least``, or raise a ParameterError that names the parameter."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ParameterError(f"{name}={value!r}: pass a whole number, {least} or more")
     return int(value)
@@ -188,4 +190,4 @@ def check_seed(random_state: object) -> None:
     """Refuse what no generator can be made of."""
     if random_state is None or isinstance(random_state, (np.random.Generator, np.random.RandomState)):
         return
-    _integer("random_state", random_state, 0)
+    whole_number("random_state", random_state, 0)

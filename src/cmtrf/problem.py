@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Problem:
         """Whether users choose among the scales."""
         return self.n_scales != "user" and self.K > 1
 
-    @property
+    @cached_property
     def lone(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Scales that are kept at the parent: those of users with a single level, unless shrinkage shapes them."""
         if self.n_scales != "user" or self.margin.pulls:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cmtrf.kernels.table import Elimination, Float64, Floats, Integers, Rows
+from cmtrf.kernels.table import Elimination, Float64, Floats, Integers, Rows, owners, weights
 
 
 class ReferenceKernels:
@@ -103,16 +103,6 @@ class ReferenceKernels:
         """Scores of all pairs."""
         score: Floats = own.astype(np.float64) @ design.T + offset
         return score.astype(own.dtype)
-
-
-def owners(rows: Rows) -> Integers:
-    """Row of each rating."""
-    return np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
-
-
-def weights(rows: Rows) -> Float64:
-    """Weight of each rating, ones where none were given."""
-    return rows.weight.astype(np.float64) if len(rows.weight) else np.ones(len(rows.indices))
 
 
 def each_row(rows: Rows, design: Floats) -> Any:

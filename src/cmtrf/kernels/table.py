@@ -25,6 +25,16 @@ class Rows(NamedTuple):
     weight: Floats  # (ratings,), or (0,) where every rating counts once
 
 
+def owners(rows: Rows) -> Integers:
+    """Row of each rating."""
+    return np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
+
+
+def weights(rows: Rows) -> Float64:
+    """Weight of each rating, ones where none were given."""
+    return rows.weight.astype(np.float64) if len(rows.weight) else np.ones(len(rows.indices))
+
+
 class Elimination(NamedTuple):
     """Every row's factors eliminated (MATH section 3): what is left is a quadratic in its scale ``x``.
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from cmtrf.errors import ParameterError
 from cmtrf.kernels.table import Float64, Integers
 from cmtrf.models.point import PointModel
 from cmtrf.scales.clusters import cluster_scales
+from cmtrf.scales.margin import sum_groups
 
 
 def scale_table(model: PointModel, types: int | None = None) -> dict[str, Any]:
@@ -41,9 +41,7 @@ def _types(model: PointModel, types: int) -> tuple[Float64, Integers]:
     lone = model.lone[model.user_scale]
     shaped = own[~lone] if (~lone).any() else own
     distinct = len(np.unique(shaped, axis=0))
-    if isinstance(types, bool) or not isinstance(types, (int, np.integer)) or types < 1:
-        raise ParameterError(f"types={types!r}: pass a whole number, 1 or more")
-    centres, _ = cluster_scales(shaped, min(int(types), distinct), np.random.default_rng(0))
+    centres, _ = cluster_scales(shaped, min(types, distinct), np.random.default_rng(0))
     distance = ((own[:, None, :] - centres) ** 2).sum(2)
     group = distance.argmin(1)
     filled = np.unique(group)
@@ -52,8 +50,7 @@ def _types(model: PointModel, types: int) -> tuple[Float64, Integers]:
 
 def _tidy(model: PointModel, X: Float64, group: Integers, low: Float64 | None, high: Float64 | None) -> dict[str, Any]:
     K, L = X.shape
-    counts = np.zeros((K, L))
-    np.add.at(counts, group, model.level_counts)
+    counts = sum_groups(model.level_counts, group, K)
     nothing = np.full(K * L, np.nan)
     return {
         "scale": np.repeat(np.arange(K), L),

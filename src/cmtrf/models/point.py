@@ -8,10 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cmtrf.kernels.table import Float64, Floats, Integers, Kernels
+from cmtrf.kernels.table import Float64, Floats, Integers, Kernels, owners, weights
 from cmtrf.problem import Problem
 from cmtrf.ratings import Ratings
 from cmtrf.scales.inverse import interpolate
+from cmtrf.scales.margin import sum_groups
 from cmtrf.scales.parents import explain_fallback
 from cmtrf.solvers.base import Ending, Outcome
 from cmtrf.vocabulary import Grid, Vocabulary
@@ -143,9 +144,7 @@ class PointModel:
 
     def scale_counts(self) -> Float64:
         """Summed weight of the ratings at each level of each scale, (n_scales, n_levels)."""
-        counts = np.zeros(self.scales.shape)
-        np.add.at(counts, self.user_scale, self.level_counts)
-        return counts
+        return sum_groups(self.level_counts, self.user_scale, len(self.scales))
 
     def fallbacks(self) -> list[str | None]:
         """Say of each scale why levels of it (or all of it) are the parent's; None where it stands on ratings alone."""
@@ -205,8 +204,7 @@ def from_outcome(
 def item_sums(ratings: Ratings, values: Float64) -> tuple[Float64, Float64]:
     """Summed weight of each item's ratings, and the weighted sum of their values."""
     rows = ratings.by_item
-    item = np.repeat(np.arange(ratings.n_items), np.diff(rows.indptr))
-    weight = rows.weight.astype(np.float64) if len(rows.weight) else np.ones(len(item))
+    item, weight = owners(rows), weights(rows)
     counts = np.bincount(item, weight, ratings.n_items).astype(np.float64)
     return counts, np.bincount(item, weight * values[rows.level], ratings.n_items).astype(np.float64)
 

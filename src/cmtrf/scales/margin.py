@@ -84,12 +84,11 @@ class LevelSums:
         return self._isotonic(self.counts, self.sums)
 
     def _isotonic(self, counts: Float64, sums: Float64) -> Float64:
-        """PAVA on the means of the levels, less the margins below them (MATH section 4)."""
+        """Isotonic regression of the means of the levels (MATH section 4)."""
         counts = counts + self.margin.pull
         sums = sums + self.margin.pull * self.margin.parent
-        shift = np.concatenate([[0.0], np.cumsum(self.margin.gaps)])
         means = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-        X = self.kernels.isotonic(means - shift, counts) + shift
+        X = nearest_scales(means, counts, self.margin.gaps, self.kernels)
         return place_unused(X, self.margin.parent, self.margin.gaps)
 
 
@@ -131,6 +130,13 @@ class Quadratics:
             q = q + self.margin.pull * self.margin.parent
         X = self.kernels.monotone_quadratic(Q, q, self.margin.gaps, used)
         return place_unused(X, self.margin.parent, self.margin.gaps)
+
+
+def nearest_scales(values: Float64, weights: Float64, gaps: Float64, kernels: Kernels) -> Float64:
+    """Weighted isotonic regression of each row under margins: PAVA on the values less the margins below them."""
+    shift = np.concatenate([[0.0], np.cumsum(gaps)])
+    X: Float64 = kernels.isotonic(values - shift, weights) + shift
+    return X
 
 
 def sum_groups(values: Float64, z: Integers, K: int) -> Float64:

@@ -14,13 +14,20 @@ def given_scale(values: Float64, gaps: Float64, level_counts: Float64) -> Float6
     With equal steps and one margin this is margin times level number. Without any margin the stretch
     gives the ratings a variance of 1.
     """
-    share = level_counts / level_counts.sum()
-    centred = values - share @ values
+    centred = centre(values, level_counts)
     if gaps.max() > 0:
         scale: Float64 = centred * (gaps / np.diff(values)).max()
     else:
+        share = level_counts / level_counts.sum()
         scale = centred / np.sqrt(share @ centred**2)
     return scale
+
+
+def centre(values: Float64, level_counts: Float64) -> Float64:
+    """Shift the values so that the mean rating lies at 0."""
+    share = level_counts / level_counts.sum()
+    centred: Float64 = values - share @ values
+    return centred
 
 
 def place_unused(X: Float64, parent: Float64, gaps: Float64) -> Float64:

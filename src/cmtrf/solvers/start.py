@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,12 +33,17 @@ class Earlier:
 
 def random_state(problem: Problem, kernels: Kernels, X: Float64, z: Integers, rng: np.random.Generator) -> State:
     """Small independent normal factors, drawn in the order of ids; no biases yet."""
+    return measure(problem, kernels, _draw(problem, X, z, rng))
+
+
+def _draw(problem: Problem, X: Float64, z: Integers, rng: np.random.Generator) -> State:
+    """A State whose predictions are not measured yet."""
     N, M, d = problem.ratings.n_users, problem.ratings.n_items, problem.rank
     spread = 1 / np.sqrt(max(d, 1))
     V = (spread * rng.standard_normal((M, d))).astype(problem.dtype)
     U = (spread * rng.standard_normal((N, d))).astype(problem.dtype)
     zeros = np.zeros(N, problem.dtype), np.zeros(M, problem.dtype)
-    return measure(problem, kernels, State(U, V, *zeros, X, z, np.empty(0), np.empty(0)))
+    return State(U, V, *zeros, X, z, np.empty(0), np.empty(0))
 
 
 def warm_state(
@@ -50,14 +55,15 @@ def warm_state(
     rng: np.random.Generator,
 ) -> State:
     """Factors and biases of an earlier fit where it knew the id, random ones elsewhere."""
-    fresh = random_state(problem, kernels, X, z, rng)
-    U = _taken(earlier.user_factors, earlier.users, fresh.U)
-    V = _taken(earlier.item_factors, earlier.items, fresh.V)
-    b_user, b_item = fresh.b_user, fresh.b_item
+    state = _draw(problem, X, z, rng)
+    U = _taken(earlier.user_factors, earlier.users, state.U)
+    V = _taken(earlier.item_factors, earlier.items, state.V)
+    state = replace(state, U=U, V=V)
     if problem.bias:
-        b_user = _taken(earlier.user_bias, earlier.users, b_user)
-        b_item = _taken(earlier.item_bias, earlier.items, b_item)
-    return measure(problem, kernels, State(U, V, b_user, b_item, X, z, fresh.S, fresh.energy))
+        b_user = _taken(earlier.user_bias, earlier.users, state.b_user)
+        b_item = _taken(earlier.item_bias, earlier.items, state.b_item)
+        state = replace(state, b_user=b_user, b_item=b_item)
+    return measure(problem, kernels, state)
 
 
 def _taken(old: Floats, place: Integers, fresh: Floats) -> Floats:
