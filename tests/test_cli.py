@@ -299,7 +299,7 @@ def test_ctrl_c_leaves_nothing(folder, tmp_path):
         "import signal\nfrom cmtrf.cli.main import main\nimport cmtrf.progress as progress\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def interrupt(bar, record):\n    if record.sweep == 5: signal.raise_signal(signal.SIGINT)\n"
-        "progress._Bar.update = interrupt\nmain()"
+        "progress.Bar.update = interrupt\nmain()"
     )
     words = ["fit", folder / "ratings.csv", "-o", "m.cmtrf", "--scales", "1", "--tol", "0"]
     status, out, err = run_apart(program, *words, folder=tmp_path)

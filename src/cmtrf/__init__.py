@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["CMTRF", "__version__", "load"]
-_ROOMS = ("datasets", "errors", "plots")
+_ROOMS = ("datasets", "errors", "evaluate", "metrics", "plots", "splits", "tuning")
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cmtrf.errors import DataError, ParameterError
+from cmtrf.kernels.table import Float64
 from cmtrf.models.point import PointModel
 from cmtrf.plan import LARGEST
 from cmtrf.ratings import Ratings, build_ratings
@@ -93,6 +94,35 @@ def encode_pairs(columns: Columns, users: Vocabulary, items: Vocabulary) -> tupl
         return vocabulary.codes(ids)
 
     return codes(users, columns.user), codes(items, columns.item)
+
+
+def number_ratings(columns: Columns, grid: Grid) -> Float64:
+    """Ratings as numbers: words count 1..L in the order of the scale; a number need not be one of its levels."""
+    ratings = columns.rating
+    assert ratings is not None
+    if grid.words is not None:
+        levels = grid.encode(ratings)
+        for row in np.flatnonzero(levels < 0)[:1].tolist():
+            raise DataError(
+                f"{columns.place('rating', row)}: {shown(ratings[row])} is not one of the levels "
+                f"{', '.join(grid.words)}"
+            )
+        return grid.values[levels]
+    if ratings.dtype.kind == "O":
+        raise DataError(
+            f"{columns.place('rating', 0)}: {shown(ratings[0])} is a word, but the model's levels are numbers"
+        )
+    return ratings
+
+
+def settle_table(columns: Columns, duplicates: str) -> Columns:
+    """Rows of positive weight, each pair once unless ``duplicates`` keeps copies: what a fit to the table would see."""
+    rows = _rows_that_count(columns)
+    if duplicates != "keep":
+        items, item = Vocabulary.of(columns.item[rows])
+        _, user = Vocabulary.of(columns.user[rows])
+        rows = rows[_one_a_pair(columns, rows, user * len(items) + item, duplicates)]
+    return columns if len(rows) == len(columns) else columns.keep(rows)
 
 
 def _rows_that_count(columns: Columns) -> NDArray[np.int64]:

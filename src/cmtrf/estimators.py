@@ -15,9 +15,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
-from cmtrf.encode import Encoded, encode, encode_pairs, is_empty, is_table, match_model
+from cmtrf.encode import Encoded, encode, encode_pairs, is_empty, is_table, match_model, number_ratings
 from cmtrf.errors import (
-    DataError,
     DataWarning,
     ModelFileError,
     NotConvergedWarning,
@@ -326,6 +325,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         pairs: Any,
         kind: str = "mean",
         *,
+        clip: bool = True,
         user: str | None = None,
         item: str | None = None,
         rating: str | None = None,
@@ -334,7 +334,8 @@ class CMTRF(RegressorMixin, BaseEstimator):
     ) -> NDArray[np.float64]:
         """Predict the rating of each pair (user, item), within the platform's range; words count 1..L.
 
-        The names of the other columns may be given, as everywhere, and are not looked at.
+        With ``clip=False`` scores beyond a scale's ends go on along its first and last piece, as in the program of
+        the paper's authors. The names of the other columns may be given, as everywhere, and are not looked at.
         """
         if is_word(kind, "median"):
             raise UnavailableError(
@@ -344,9 +345,9 @@ class CMTRF(RegressorMixin, BaseEstimator):
             raise ParameterError(f'kind={kind!r}: pass "mean"')
         model = self._fitted
         columns = self._read_pairs(pairs, user, item)
-        return self._predict(columns, *encode_pairs(columns, model.users, model.items))
+        return self._predict(columns, *encode_pairs(columns, model.users, model.items), clip=clip)
 
-    def _predict(self, columns: Columns, users: Integers, items: Integers) -> NDArray[np.float64]:
+    def _predict(self, columns: Columns, users: Integers, items: Integers, *, clip: bool = True) -> NDArray[np.float64]:
         """Ratings of coded pairs, minding ``unknown``."""
         check_choices(self._parameters())
         model = self._fitted
@@ -361,7 +362,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         _tell_of_strangers("user", users, columns.user, model.users)
         _tell_of_strangers("item", items, columns.item, model.items)
         with choose_kernels(self.n_jobs) as kernels:
-            ratings = model.predict(users, items, kernels)
+            ratings = model.predict(users, items, kernels, clip=clip)
         if self.unknown == "nan":
             ratings[missing] = np.nan
         return ratings
@@ -432,20 +433,7 @@ class CMTRF(RegressorMixin, BaseEstimator):
         )  # fmt: skip
         if columns.weight is not None:
             columns = columns.keep(columns.weight > 0)
-        truth = columns.rating
-        assert truth is not None
-        if model.grid.words is not None:
-            levels = model.grid.encode(truth)
-            for row in np.flatnonzero(levels < 0)[:1].tolist():
-                raise DataError(
-                    f"{columns.place('rating', row)}: {shown(truth[row])} is not one of the levels "
-                    f"{', '.join(model.grid.words)}"
-                )
-            truth = model.grid.values[levels]
-        elif truth.dtype.kind == "O":
-            raise DataError(
-                f"{columns.place('rating', 0)}: {shown(truth[0])} is a word, but the model's levels are numbers"
-            )
+        truth = number_ratings(columns, model.grid)
         predicted = self.predict(columns)
         if np.isnan(predicted).any():
             raise UnavailableError(
@@ -577,8 +565,6 @@ class CMTRF(RegressorMixin, BaseEstimator):
         save_model(self._fitted, path, self._parameters(), self.columns_)
 
     def _read_pairs(self, pairs: Any, user: str | None, item: str | None) -> Columns:
-        if isinstance(pairs, Columns):
-            return pairs
         return read(pairs, rated=False, user=user, item=item, hints=self.columns_)
 
     def __sklearn_tags__(self) -> Any:

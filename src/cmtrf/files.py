@@ -1,14 +1,16 @@
-"""A file appears whole or not at all."""
+"""A file appears whole or not at all; JSON is valid JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from cmtrf.errors import MissingFileError, OutputError
 
@@ -48,3 +50,16 @@ def _mode_of(path: Path, target: Path) -> int | None:
         what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         raise OutputError(f"{path} is {what}; pass the name of a file to write")
     return stat.S_IMODE(mode)
+
+
+def json_text(value: Any) -> str:
+    """Write valid JSON: a number that is not finite becomes null, what JSON does not know its ``repr``."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False, default=repr)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(name): _finite(entry) for name, entry in value.items()}
+    return [_finite(entry) for entry in value] if isinstance(value, (list, tuple)) else value

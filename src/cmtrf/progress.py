@@ -29,17 +29,17 @@ class Record:
 
 
 class Progress:
-    """A bar for each phase of a fit on stderr, or nothing."""
+    """A bar for each phase of what takes long on stderr, or nothing."""
 
     def __init__(self, show: bool | None = None) -> None:
         self.quiet = show is not None and not show
         self.shown = sys.stderr.isatty() if show is None else bool(show)
 
     @contextmanager
-    def phase(self, title: str, total: int) -> Iterator[_Bar]:
-        """Show one phase of at most ``total`` sweeps."""
+    def phase(self, title: str, total: int) -> Iterator[Bar]:
+        """Show one phase of at most ``total`` steps."""
         if not self.shown:
-            yield _Bar()
+            yield Bar()
             return
         from rich.console import Console
         from rich.progress import (
@@ -56,7 +56,7 @@ class Progress:
         )  # fmt: skip
         with RichProgress(*columns, console=Console(stderr=True)) as bars:
             task = bars.add_task(title, total=total, note="")
-            bar = _Bar(bars, task)
+            bar = Bar(bars, task)
             yield bar
             bars.update(task, total=bars.tasks[task].completed)  # settled before the last sweep allowed
 
@@ -88,11 +88,17 @@ def _say_once(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
-class _Bar:
+class Bar:
+    """One phase, as it is drawn; nothing is where there are no bars."""
+
     def __init__(self, bars: Any = None, task: Any = None) -> None:
         self._bars, self._task = bars, task
 
     def update(self, record: Record) -> None:
         """Draw a sweep."""
+        self.show(record.sweep, f"objective {record.objective:.6g}")
+
+    def show(self, completed: int, note: str) -> None:
+        """Draw how many steps are done, and one more thing that is known."""
         if self._bars is not None:
-            self._bars.update(self._task, completed=record.sweep, note=f"objective {record.objective:.6g}")
+            self._bars.update(self._task, completed=completed, note=note)

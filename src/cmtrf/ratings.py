@@ -78,6 +78,17 @@ def build_ratings(
     )
 
 
+def deal_pairs(users: Integers, items: Integers, rng: np.random.Generator) -> tuple[Integers, int]:
+    """Deal the distinct pairs like cards: the place of each row's pair in a random order, and how many pairs there are.
+
+    Cards are numbered in the order of ids, so the result does not depend on the order of rows; copies of a pair
+    stay together. Who keeps a part out keeps the first places.
+    """
+    pairs = users.astype(np.int64) * (int(items.max(initial=0)) + 1) + items
+    distinct, card = np.unique(pairs, return_inverse=True)
+    return rng.permutation(len(distinct))[card], len(distinct)
+
+
 def _rows(row: Integers, other: Integers, level: Integers, weight: Floats, n: int) -> Rows:
     indptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=n), out=indptr[1:])

@@ -5,7 +5,6 @@ Messages are printed plainly, one line each, so that a path or an id in them is 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -14,7 +13,6 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,7 +71,9 @@ def deliver_table(table: Any, output: Path | None, *, as_json: bool) -> None:
 
 def print_json(result: Any) -> None:
     """Print valid JSON; what is missing is null."""
-    print(json.dumps(_without_nan(result), indent=2, allow_nan=False))
+    from cmtrf.files import json_text
+
+    print(json_text(result))
 
 
 def print_pairs(pairs: Mapping[str, str]) -> None:
@@ -83,13 +83,15 @@ def print_pairs(pairs: Mapping[str, str]) -> None:
         print(f"{name:<{width}}  {value}")
 
 
-def align(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Lines of a table: numbers to the right, texts to the left, nothing cut."""
+def align(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], *, to_the_right: Sequence[bool] | None = None
+) -> Iterator[str]:
+    """Lines of a table: numbers to the right, texts to the left unless told otherwise, nothing cut."""
     from rich.cells import cell_len
 
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max([cell_len(name), *(cell_len(row[k]) for row in cells)]) for k, name in enumerate(names)]
-    numeric = [all(isinstance(row[k], (int, float)) for row in rows) for k in range(len(names))]
+    numeric = to_the_right or [all(isinstance(row[k], (int, float)) for row in rows) for k in range(len(names))]
     for line in [list(names), *cells]:
         padded = [
             " " * (width - cell_len(text)) + text if right else text + " " * (width - cell_len(text))
@@ -108,14 +110,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.3f}" if isinstance(value, float) else printable(str(value))
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float) and isnan(value):
-        return None
-    if isinstance(value, dict):
-        return {name: _without_nan(entry) for name, entry in value.items()}
-    return [_without_nan(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 # Messages ---------------------------------------------------------------------------------------------------

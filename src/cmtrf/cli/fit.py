@@ -118,7 +118,7 @@ def fit(
         "lambda_bias": lambda_bias,
         "bias": bias,
         "margin": read_margin(margin),
-        "levels": None if levels is None else [level.strip() for level in levels.split(",")],
+        "levels": read_levels(levels),
         "duplicates": duplicates.value,
         "solver": solver.value,
         "max_sweeps": max_sweeps,
@@ -143,6 +143,11 @@ def read_scales(text: str) -> int | str:
     if text.isascii() and text.isdecimal() and int(text) >= 1:
         return int(text)
     raise typer.BadParameter(f"{text!r} is neither user, fixed nor a whole number from 1 on", param_hint="--scales")
+
+
+def read_levels(text: str | None) -> list[str] | None:
+    """Read ``--levels``: texts with commas between them, lowest first."""
+    return None if text is None else [level.strip() for level in text.split(",")]
 
 
 def read_margin(text: str | None) -> float | list[float] | None:

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from cmtrf.cli.console import Debug, plain_warnings, report, say
 from cmtrf.cli.demo import demo
+from cmtrf.cli.evaluate import evaluate
 from cmtrf.cli.fit import fit
 from cmtrf.cli.predict import predict
 from cmtrf.cli.recommend import recommend
@@ -45,8 +46,8 @@ class Verbs(TyperGroup):
             with plain_warnings():
                 answer = super().invoke(ctx)
                 sys.stdout.flush()
-        except KeyboardInterrupt:
-            say("interrupted; no file was written")
+        except KeyboardInterrupt as interrupt:
+            say(f"interrupted; {getattr(interrupt, 'kept', 'no file was written')}")
             raise typer.Exit(INTERRUPTED) from None
         return answer
 
@@ -88,6 +89,7 @@ app.command(epilog="Example: cmtrf demo")(demo)
 app.command(epilog="Example: cmtrf fit ratings.csv -o model.cmtrf --scales 4 --rank 20")(fit)
 app.command(epilog="Example: cmtrf predict model.cmtrf pairs.csv -o predictions.csv")(predict)
 app.command(epilog="Example: cmtrf recommend model.cmtrf --user 17 --user 42 -n 5")(recommend)
+app.command(epilog="Example: cmtrf evaluate ratings.csv --models point,bias --seeds 5 -o results.json")(evaluate)
 
 
 def main() -> None:

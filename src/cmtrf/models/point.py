@@ -68,7 +68,7 @@ class PointModel:
     def _user_mean(self) -> Float64:
         return shrink_means(self.level_counts @ self.grid.values, self.level_counts.sum(1), self._mean)
 
-    def predict(self, users: Integers, items: Integers, kernels: Kernels) -> Float64:
+    def predict(self, users: Integers, items: Integers, kernels: Kernels, *, clip: bool = True) -> Float64:
         """Rating of each pair by the inverse of the user's own scale; by what is known of it where an id is new.
 
         A new item is predicted by the user's mean rating, a new user by the item's, both by the mean of all.
@@ -76,15 +76,15 @@ class PointModel:
         new_user, new_item = users < 0, items < 0
         own, other = np.maximum(users, 0), np.maximum(items, 0)
         scores = kernels.scores(own, other, self._users, self._items, self.item_bias)
-        ratings = self.to_rating(own, scores)
+        ratings = self.to_rating(own, scores, clip=clip)
         ratings[new_item] = self._user_mean[own[new_item]]
         ratings[new_user] = self.item_mean[other[new_user]]
         ratings[new_user & new_item] = self._mean
         return ratings
 
-    def to_rating(self, users: Integers, scores: Floats) -> Float64:
-        """``Upsilon_i^-1(s)``, clipped to the platform's range."""
-        return interpolate(scores, self.scales, self.user_scale[users], self.grid.values)
+    def to_rating(self, users: Integers, scores: Floats, *, clip: bool = True) -> Float64:
+        """``Upsilon_i^-1(s)``, clipped to the platform's range unless told otherwise."""
+        return interpolate(scores, self.scales, self.user_scale[users], self.grid.values, clip=clip)
 
     def recommend(
         self,

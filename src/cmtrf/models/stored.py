@@ -70,18 +70,22 @@ class InvalidError(RefusedError):
         super().__init__(f"is not a valid model: {what}")
 
 
+def package_version() -> str:
+    """Version of this package."""
+    try:
+        return version("cmtrf")
+    except PackageNotFoundError:  # run from a source tree
+        return "unknown"
+
+
 # From a model.
 
 
 def pack_header(model: PointModel, parameters: Mapping[str, Any], columns: Mapping[str, str]) -> Header:
     """Return what is not an array, as JSON can hold it."""
-    try:
-        package = version("cmtrf")
-    except PackageNotFoundError:  # run from a source tree
-        package = "unknown"
     return {
         "version": VERSION,
-        "package": package,
+        "package": package_version(),
         "users": _kind(model.users.ids),
         "items": _kind(model.items.ids),
         "levels": "number" if model.grid.words is None else "text",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,16 @@ USUAL = {
 }
 
 
+class ColumnNames(TypedDict, total=False):
+    """Names of columns, where they are not the usual ones: what every function that reads a table takes."""
+
+    user: str | None
+    item: str | None
+    rating: str | None
+    timestamp: str | None
+    weight: str | None
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The columns of a table that play a role, checked, as plain arrays of equal length."""
@@ -64,6 +75,19 @@ class Columns:
         parts = {role: getattr(self, role) for role in ("user", "item", "rating", "timestamp", "weight")}
         kept: dict[str, Any] = {role: None if part is None else part[number] for role, part in parts.items()}
         return replace(self, **kept, where=lambda row: self.where(int(number[row])))
+
+    def digest(self) -> str:
+        """Digest of everything that a fit sees, to tell whether two tables are the same."""
+        total = hashlib.sha256()
+        for role in ("user", "item", "rating", "timestamp", "weight"):
+            part = getattr(self, role)
+            total.update(f"{role} {None if part is None else part.dtype.kind} ".encode())
+            if part is not None:
+                total.update(
+                    "\0".join(part).encode() if part.dtype.kind == "O" else np.ascontiguousarray(part).tobytes()
+                )
+        total.update(repr(self.words).encode())
+        return total.hexdigest()
 
     def place(self, role: str, row: int) -> str:
         """Say which cell of the table is meant."""
@@ -104,6 +128,13 @@ def find_columns(
             "ratings as y (fitting requires y to be passed, but the target y is None)"
         )
     return at
+
+
+def find_column(names: Sequence[str], name: str) -> dict[str, int]:
+    """Return name -> position of a column that plays no role."""
+    if name not in names:
+        raise DataError(f"there is no column {name!r}; {_say_columns(names)}")
+    return {name: names.index(name)}
 
 
 def _named(names: Sequence[str], role: str, name: str) -> int:

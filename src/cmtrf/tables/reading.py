@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from cmtrf.errors import DataError, ParameterError
-from cmtrf.tables.columns import Columns, find_columns
+from cmtrf.tables.columns import Columns, find_column, find_columns
 from cmtrf.tables.files import open_file
-from cmtrf.tables.sources import as_target, as_values, open_object
+from cmtrf.tables.sources import Source, as_target, as_values, open_object
 from cmtrf.tables.values import Values, as_ratings, as_timestamps, as_weights
 from cmtrf.vocabulary import Place, as_ids
 
@@ -39,7 +41,8 @@ def read(
     source
         A pandas, polars or Arrow frame (or another that narwhals reads); a path to a CSV, TSV, Parquet or
         MovieLens file; an array of 2 to 4 columns (user, item, rating, timestamp); as many one-dimensional
-        arrays in a tuple; a SciPy sparse matrix, every stored entry of which is a rating.
+        arrays in a tuple; a SciPy sparse matrix, every stored entry of which is a rating. What was read before
+        is returned as it is.
     y, sample_weight
         Ratings and weights that are not columns of the table.
     user, item, rating, timestamp, weight
@@ -51,9 +54,11 @@ def read(
     hints
         Role -> name of a column that is taken if it is there and no other was named.
     """
+    if isinstance(source, Columns) and y is None and sample_weight is None:
+        return source
     if rated and weight is not None and sample_weight is not None:
         raise ParameterError("both weight= and sample_weight= are given; pass one of them")
-    opened = open_file(Path(source)) if isinstance(source, (str, os.PathLike)) else open_object(source)
+    opened = _open(source)
     asked = {"user": user, "item": item}
     if rated:
         asked |= {"rating": rating, "timestamp": timestamp, "weight": weight}
@@ -80,6 +85,22 @@ def read(
         beside=frozenset(role for role, value in (("rating", y), ("weight", sample_weight)) if value is not None),
         untyped=opened.untyped,
     )
+
+
+def read_column(source: Any, name: str) -> NDArray[Any]:
+    """Return one more column of a table, as it is."""
+    opened = _open(source)
+    return opened.fetch(find_column(opened.names, name))[name].array
+
+
+def column_names(source: Any) -> tuple[str, ...]:
+    """Names of all columns of a table; none where they are known by their place only."""
+    opened = _open(source)
+    return opened.names if opened.named else ()
+
+
+def _open(source: Any) -> Source:
+    return open_file(Path(source)) if isinstance(source, (str, os.PathLike)) else open_object(source)
 
 
 def _check_lengths(values: Mapping[str, Values], names: Mapping[str, str], title: str) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 
 from cmtrf.errors import ParameterError
 from cmtrf.files import write_whole
+from cmtrf.kernels.table import Integers
+from cmtrf.tables.columns import Columns
 from cmtrf.vocabulary import is_missing, plain_array
 
 if TYPE_CHECKING:  # polars takes a tenth of a second to import, so it is imported where it is used
@@ -25,6 +27,20 @@ def frame(data: Mapping[str, Any], kind: str | None = None) -> Any:
         raise ParameterError(f"kind must be 'pandas', 'polars', 'pyarrow' or None, got {kind!r}")
     columns = {name: _series(name, column, backend) for name, column in data.items()}
     return nw.from_dict(columns).to_native()
+
+
+def take_rows(table: Any, rows: Integers, columns: Columns) -> Any:
+    """Rows of a frame, with all of its columns; of any other table the ``columns`` that were read of them."""
+    native = nw.from_native(table, pass_through=True)
+    if isinstance(native, nw.LazyFrame):
+        native = native.collect(backend="polars")
+    return native[rows.tolist()].to_native() if isinstance(native, nw.DataFrame) else as_frame(columns)
+
+
+def as_frame(columns: Columns) -> Any:
+    """Columns under the names of their roles, as a frame of the kind that they were read from."""
+    roles = ("user", "item", "rating", "timestamp", "weight")
+    return frame({role: part for role in roles if (part := getattr(columns, role)) is not None}, columns.kind)
 
 
 def _series(name: str, column: Any, backend: Any) -> Any:

@@ -1,0 +1,230 @@
+"""``cmtrf evaluate``: a table in, models side by side out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cmtrf.cli.console import Debug, Jobs, Json, align, check_output, print_json, say
+from cmtrf.cli.fit import TABLE, Duplicates, read_levels
+
+if TYPE_CHECKING:
+    from cmtrf.evaluate import Evaluation
+
+WIDTH = 80
+SPLIT, RUNS = "The split", "The runs"
+
+
+class SplitName(StrEnum):
+    """How a table is split."""
+
+    AUTO = "auto"
+    CHRONOLOGICAL = "chronological"
+    UNIFORM = "uniform"
+    USER = "user"
+    PUBLISHED = "published"
+    PAPER = "paper"
+
+
+class Score(StrEnum):
+    """Which errors count."""
+
+    ALL = "all"
+    PAPER = "paper"
+
+
+def evaluate(
+    ratings: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RATINGS",
+            help="CSV, TSV, Parquet or MovieLens file; or the archive or folder of a known set.",
+        ),
+    ],
+    test: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Test part of its own; RATINGS is then all train.", rich_help_panel=SPLIT),
+    ] = None,
+    split: Annotated[
+        SplitName,
+        typer.Option(
+            help="auto: as published, else by time where there are time stamps, else uniform. user: a share of "
+            "everyone's ratings. paper: as the paper split its sets.",
+            rich_help_panel=SPLIT,
+        ),
+    ] = SplitName.AUTO,
+    test_share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the rows that are test.", rich_help_panel=SPLIT)
+    ] = 0.2,
+    known_set: Annotated[
+        str | None,
+        typer.Option(
+            "--set",
+            metavar="NAME",
+            help="Which known set RATINGS is: ml-100k, ml-100k-u, ml-1m, ml-10m, goodbooks, epinions, douban, "
+            "flixster, movietweetings.",
+            show_default="found by its files",
+            rich_help_panel=SPLIT,
+        ),
+    ] = None,
+    models: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...",
+            help="point, mf, biased-mf, bias, 1-cmtrf, n-cmtrf, k-cmtrf; the others are compared with the first.",
+            rich_help_panel=RUNS,
+        ),
+    ] = "point,mf,biased-mf,bias",
+    seeds: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Fits of each model; more give a spread.", rich_help_panel=RUNS),
+    ] = 1,
+    score: Annotated[
+        Score,
+        typer.Option(help="all: every test row. paper: as the paper's program counts.", rich_help_panel=RUNS),
+    ] = Score.ALL,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT.json",
+            help="Keep results here and predictions beside it; rerunning does only what is missing.",
+            show_default="keep nothing",
+            rich_help_panel=RUNS,
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over, whatever OUT.json holds.", rich_help_panel=RUNS)
+    ] = False,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL,...",
+            help="The rating scale, lowest first: numbers or words.",
+            show_default="those that occur in train",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
+    duplicates: Annotated[
+        Duplicates, typer.Option(help="A user rated an item twice.", rich_help_panel=TABLE)
+    ] = Duplicates.ERROR,
+    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="Users.", rich_help_panel=TABLE)] = None,
+    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Items.", rich_help_panel=TABLE)] = None,
+    rating: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ratings.", rich_help_panel=TABLE)] = None,
+    timestamp: Annotated[str | None, typer.Option(metavar="COLUMN", help="Times.", rich_help_panel=TABLE)] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights.", rich_help_panel=TABLE)] = None,
+    jobs: Jobs = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Judge models side by side on a part of the table that they have not seen.
+
+    What has to be chosen for a model is chosen on a part of train; then it is fitted to all of train and measured on
+    test. Every number is over all test rows, cold ones (of users or items that train lacks) included.
+    """
+    check_output(output, (".json",))
+    from cmtrf.evaluate import evaluate as run
+
+    result = run(
+        ratings,
+        test=test,
+        split=split.value,
+        test_share=test_share,
+        known_set=known_set,
+        models=[name.strip() for name in models.split(",") if name.strip()],
+        seeds=seeds,
+        score=score.value,
+        levels=read_levels(levels),
+        duplicates=duplicates.value,
+        output=output,
+        fresh=fresh,
+        n_jobs=jobs,
+        user=user,
+        item=item,
+        rating=rating,
+        timestamp=timestamp,
+        weight=weight,
+    )
+    print_json(result.as_dict()) if as_json else show(result)
+    if output is not None and not as_json:
+        say(f"written to {output}, every prediction to {output.with_name(output.stem + '.parts')}")
+
+
+# For people -------------------------------------------------------------------------------------------------
+
+
+def show(result: Evaluation) -> None:
+    """Print a column a model and a line a measure."""
+    from cmtrf.evaluate.measure import MEASURES
+
+    data, summary = result.data, result.summary
+    if data["set"]:
+        print(f"{data['set']}: {data['release'] or 'not a release that is known by its checksum'}")
+    print(fill(result.text, WIDTH))
+    if result.score == "paper":
+        print("errors counted as in the paper's program: predictions not clipped, one-level users left out of sums")
+    print()
+    names = ["", *(row["model"] for row in summary)]
+    rows = [[about, *(_cell(row, name, 4) for row in summary)] for name, about in MEASURES.items()]
+    if not data["n_cold"]:
+        rows = [row for row in rows if "not cold" not in row[0]]
+    rows += [
+        ["seconds to fit", *(_cell(row, "seconds", 2) for row in summary)],
+        ["peak memory, MB", *(_cell(row, "peak_mb", 0) for row in summary)],
+    ]
+    for line in align(names, rows, to_the_right=[False] + [True] * len(summary)):
+        print(line)
+    show_notes(result)
+
+
+def show_notes(result: Evaluation) -> None:
+    """Print what was chosen, differences with their standard errors, and what to be careful about."""
+    chosen = {name: found["params"] for name, found in result.tuning.items() if found["params"]}
+    if chosen:
+        print("\nchosen on a part of train")
+        print(*align(["", ""], [[f"  {name}", _word(params)] for name, params in chosen.items()][:]), sep="\n")
+    if result.paired:
+        print(f"\nagainst {result.paired[0]['against']}, mean over test rows (standard error, over users)")
+        rows = [
+            [
+                f"  {found['model']}",
+                "log loss" if found["measure"] == "log_loss" else "squared error",
+                f"{found['difference']:+.4f}",
+                f"({found['standard_error']:.4f})",
+            ]
+            for found in result.paired
+        ]
+        for line in align(["", "", "", ""], rows, to_the_right=[False, False, True, True]):
+            print(line) if line else None
+    at_end = {name: found["at_end"] for name, found in result.tuning.items() if found.get("at_end")}
+    for name, parameters in at_end.items():
+        say(f"{name}: the best value of {', '.join(parameters)} is at the end of its list; beyond may be better")
+    unsettled = dict.fromkeys(run["model"] for run in result.runs if run["converged"] is False)
+    if unsettled:
+        say(f"stopped at max_sweeps before the objective settled: {', '.join(unsettled)}")
+
+
+def _cell(row: dict[str, Any], name: str, digits: int) -> str:
+    value, spread = row[name], row[f"{name}_spread"]
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}" + ("" if spread is None else f" ±{spread:.{digits}f}")
+
+
+def _word(params: dict[str, Any]) -> str:
+    """Say parameters as short as can be; lambda_u and lambda_v that are one number are called lambda."""
+    shown = dict(params)
+    if "lambda_u" in shown and shown.get("lambda_u") == shown.get("lambda_v"):
+        shown = {"lambda": shown.pop("lambda_u"), **{k: v for k, v in shown.items() if k != "lambda_v"}}
+    return ", ".join(f"{name} {_number(value)}" for name, value in shown.items())
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " and ".join(_number(each) for each in value)
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)

@@ -1,0 +1,109 @@
+"""What a table is and how it is split, from what the caller says of it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cmtrf import splits
+from cmtrf.datasets.known import open_known, recognize
+from cmtrf.encode import settle_table
+from cmtrf.errors import DataError, ParameterError
+from cmtrf.splits import Split
+from cmtrf.splits.paper import PAPER
+from cmtrf.tables.columns import ColumnNames
+from cmtrf.tables.reading import column_names, read
+
+log = logging.getLogger("cmtrf")
+
+SPLITS = ("auto", "chronological", "uniform", "user", "published", "paper")
+
+
+def open_table(table: Any, known_set: str | None) -> tuple[Any, str | None, str | None]:
+    """Return the table, the name of the known set that it is, and its release.
+
+    An archive or a folder of a known set is loaded; what has a path and is neither is a file of the caller's own.
+    """
+    if not isinstance(table, (str, Path)):
+        return table, known_set, None
+    path = Path(table)
+    if known_set is None and (path.is_dir() or path.suffix.lower() == ".zip"):
+        known_set = recognize(path)
+        if known_set is None:
+            raise DataError(
+                f"{path} is no archive or folder of a set that is known by its files; pass the file of ratings in it, "
+                "or say which set it is"
+            )
+    if known_set is None:
+        return table, None, None
+    opened = open_known(known_set, path)
+    return opened.table, opened.name, opened.release
+
+
+def split_table(
+    table: Any,
+    test: Any,
+    split: str,
+    test_share: float,
+    known_set: str | None,
+    duplicates: str,
+    names: ColumnNames,
+) -> Split:
+    """Split a table, repeated pairs settled before."""
+    if split not in SPLITS:
+        raise ParameterError(f"split={split!r}: pass one of {', '.join(map(repr, SPLITS))}")
+    if test is not None:
+        if split != "auto":
+            raise ParameterError(f"split={split!r} and a test part of its own: pass one of them")
+        train, apart = (settle_table(read(each, **names), duplicates) for each in (table, test))
+        return splits.given(train, apart)
+    if split == "paper":
+        if known_set is None:
+            raise ParameterError(
+                f"the paper's split is that of its own sets ({', '.join(PAPER)}): say which one the table is, or pass "
+                "another split"
+            )
+        return splits.paper(table, known_set)
+    if split == "published" or (split == "auto" and known_set is not None and "part" in column_names(table)):
+        return splits.published(table, **names)
+    columns = settle_table(read(table, **names), duplicates)
+    if split == "auto":
+        split = "uniform" if columns.timestamp is None else "chronological"
+    if split == "uniform":
+        return splits.uniform(columns, test_share)
+    return (splits.chronological if split == "chronological" else splits.user_wise)(columns, test_share)
+
+
+def validation_of(split: Split, model: str) -> Split:
+    """The part of train that choices are made on, cut as the test part was."""
+    validation = split.validation()
+    if not validation.cold.all():
+        return validation
+    log.warning(
+        "every row of the validation part is cold, so it cannot tell one setting from another: those of %s are chosen "
+        "on a uniform tenth of train",
+        model,
+    )
+    return splits.uniform(split.train_columns, 0.1)
+
+
+def describe(split: Split, known_set: str | None, release: str | None) -> dict[str, Any]:
+    """What was split and how, for the record."""
+    train, test = split.train_columns, split.test_columns
+    return {
+        "set": known_set,
+        "release": release,
+        "source": train.source,
+        "columns": dict(train.names),
+        "train_users": len(np.unique(train.user)),
+        "train_items": len(np.unique(train.item)),
+        "split": split.name,
+        "n_train": len(train),
+        "n_test": len(test),
+        "n_cold": int(split.cold.sum()),
+        "n_left_out": split.left_out,
+        "digest": f"{train.digest()}{test.digest()}",
+    }

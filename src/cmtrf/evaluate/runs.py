@@ -1,0 +1,239 @@
+"""Models on one split, one after the other: tuned on a part of train, fitted to all of it, measured on test."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Unpack
+
+from cmtrf.errors import NotConvergedWarning, ParameterError
+from cmtrf.evaluate.measure import Rows, measure
+from cmtrf.evaluate.memory import peak_memory
+from cmtrf.evaluate.models import DEFAULT, MODELS, Entry
+from cmtrf.evaluate.parts import describe, open_table, split_table, validation_of
+from cmtrf.evaluate.result import Evaluation, Run, compare, list_versions
+from cmtrf.evaluate.store import Store
+from cmtrf.models.stored import package_version
+from cmtrf.plan import whole_number
+from cmtrf.splits import Split
+from cmtrf.tables.columns import ColumnNames
+from cmtrf.tuning import search
+
+log = logging.getLogger("cmtrf")
+
+PATIENCE = 2  # worse lambdas in a row after which a path is left
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C during an evaluation; ``kept`` says what is not lost, ``result`` holds the runs that were done."""
+
+    def __init__(self, result: Evaluation, path: Path | None) -> None:
+        n = len(result.runs)
+        done = f"{n} finished run{'' if n == 1 else 's'}"
+        self.result = result
+        self.kept = (
+            f"{done} and all that was tuned are kept in {path}; the same call goes on from there"
+            if path is not None
+            else f"{done} are lost; with a file to write (-o) they would have been kept"
+        )
+        super().__init__(f"interrupted; {self.kept}")
+
+
+def evaluate(
+    table: Any,
+    *,
+    test: Any = None,
+    split: str = "auto",
+    test_share: float = 0.2,
+    known_set: str | None = None,
+    models: Sequence[str] = DEFAULT,
+    seeds: int = 1,
+    score: str = "all",
+    levels: Any = None,
+    duplicates: str = "error",
+    output: str | Path | None = None,
+    fresh: bool = False,
+    n_jobs: int | None = None,
+    progress: bool | None = None,
+    **names: Unpack[ColumnNames],
+) -> Evaluation:
+    """Judge models side by side on one split of a table.
+
+    What has to be chosen for a model (lambdas, so far) is chosen on a validation part of train, cut the way the test
+    part was; then the model is fitted to all of train, once a seed, and measured on test. No test row reaches a fit
+    or a choice.
+
+    Parameters
+    ----------
+    table : table, path or Split
+        Anything that `CMTRF.fit` takes, an archive or folder of a known set, or a `cmtrf.splits.Split`.
+    test : table, optional
+        A test part of its own; ``table`` is then the train part.
+    split : {"auto", "chronological", "uniform", "user", "published", "paper"}
+        How to split. ``"auto"``: as published where a known set comes with a split, else by time where there are
+        time stamps, else uniformly.
+    test_share : float
+        Share of the rows that are test, where the split leaves that open.
+    known_set : str, optional
+        Name of the set (see `cmtrf.datasets.load`); archives and folders are mostly recognized without.
+    models : sequence of str
+        Names in ``cmtrf.evaluate.MODELS``; differences are taken from the first.
+    seeds : int
+        Number of fits of each model, with ``random_state`` 0, 1, ...; the split and what was chosen stay the same.
+    score : {"all", "paper"}
+        Count the errors of all test rows, or as the paper's program did (`cmtrf.evaluate.measure.measure`).
+    levels, duplicates
+        As for `CMTRF`; repeated pairs are settled before the table is split.
+    output : path, optional
+        JSON file, written after every run. Beside it the folder ``<name>.parts`` keeps every prediction, one Parquet
+        file a run, and unfinished searches: calling again does only what is missing.
+    fresh : bool
+        Start over, whatever the file holds.
+    n_jobs, progress
+        As for `CMTRF`.
+    **names : str
+        Names of columns, as for `CMTRF.fit`.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    Stopped
+        On Ctrl-C: a KeyboardInterrupt that says what is kept.
+
+    Examples
+    --------
+    >>> from cmtrf.datasets import load_demo
+    >>> from cmtrf.evaluate import evaluate
+    >>> result = evaluate(load_demo().head(2000), models=["bias"])
+    >>> print(result.text)
+    uniform: 1,600 train rows, 400 test rows, none of them cold
+    >>> round(result.summary[0]["mse"], 2)
+    0.61
+    """
+    entries = _check(models, seeds, score)
+    release = None
+    if not isinstance(table, Split):
+        table, known_set, release = open_table(table, known_set)
+        table = split_table(table, test, split, test_share, known_set, duplicates, names)
+    job = _Job(table, {"levels": levels, "duplicates": duplicates, "n_jobs": n_jobs, "progress": progress}, score)
+    result = Evaluation(describe(table, known_set, release), str(table), score, versions=list_versions())
+    store = None if output is None else Store.at(Path(output))
+    if store is not None and not fresh:
+        runs, tuning = store.recall(result)
+        result.runs = [run for run in runs if run["key"] == job.key(run["model"], run["seed"])]
+        result.tuning = {name: found for name, found in tuning.items() if found["key"] == job.key(name)}
+    rows = {(run["model"], run["seed"]): store.rows(run) for run in result.runs if store is not None}
+    try:
+        for name, entry in entries.items():
+            for seed in range(seeds):
+                if (name, seed) in rows:
+                    continue
+                if name not in result.tuning:
+                    result.tuning[name] = job.tune(name, entry, None if store is None else store.folder)
+                run, rows[name, seed] = job.run(name, entry, seed, result.tuning[name]["params"])
+                if store is not None:
+                    store.keep(run, rows[name, seed], table)
+                result.runs.append(run)
+                _sort(result, models)
+                if store is not None:
+                    store.write(result)
+    except KeyboardInterrupt:
+        raise Stopped(result, None if store is None else store.path) from None
+    by_model: dict[str, list[Rows]] = {}
+    for run in result.runs:
+        by_model.setdefault(run["model"], []).append(rows[run["model"], run["seed"]])
+    result.paired = list(compare(by_model, models[0], table))
+    if store is not None:
+        store.write(result)
+    return result
+
+
+def _sort(result: Evaluation, models: Sequence[str]) -> None:
+    """Order runs by model, those asked for first, then by seed."""
+    order = list(dict.fromkeys([*models, *(run["model"] for run in result.runs)]))
+    result.runs.sort(key=lambda run: (order.index(run["model"]), run["seed"]))
+
+
+def _check(models: Sequence[str], seeds: int, score: str) -> dict[str, Entry]:
+    whole_number("seeds", seeds, 1)
+    unknown = [name for name in models if name not in MODELS]
+    if unknown or not models:
+        what = f"there is no model {', '.join(map(repr, unknown))}" if unknown else "no model is named"
+        raise ParameterError(f"{what}; there are {', '.join(MODELS)}")
+    if score not in ("all", "paper"):
+        raise ParameterError(f'score={score!r}: pass "all" or "paper"')
+    return {name: MODELS[name] for name in models}
+
+
+class _Job:
+    """What all runs of an evaluation share."""
+
+    def __init__(self, split: Split, settings: Mapping[str, Any], score: str) -> None:
+        self.split, self.settings, self.score = split, settings, score
+        self._digest = split.train_columns.digest() + split.test_columns.digest()
+
+    def key(self, name: str, seed: int | None = None) -> str:
+        """Digest of everything that a run, or without a seed what is chosen for a model, depends on."""
+        entry = MODELS.get(name)
+        told = None if entry is None else (repr(entry.make()), repr(dict(entry.grid)))
+        options = (repr(self.settings["levels"]), self.settings["duplicates"])
+        parts = (package_version(), name, told, options, self.split.name, self.score, seed, self._digest)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def make(self, entry: Entry, **parameters: Any) -> Any:
+        """Make a model with these parameters, as far as it has them."""
+        model = entry.make()
+        known = model.get_params()
+        wanted = {**self.settings, **parameters}
+        return model.set_params(**{name: value for name, value in wanted.items() if name in known})
+
+    def tune(self, name: str, entry: Entry, folder: Path | None) -> dict[str, Any]:
+        """Choose parameters on the validation part, by the first seed."""
+        if not entry.grid:
+            return {"key": self.key(name), "params": {}}
+        validation = validation_of(self.split, name)
+        begun = time.perf_counter()
+        found = search(
+            self.make(entry, random_state=0, progress=False),
+            validation,
+            entry.grid,
+            patience=PATIENCE,
+            n_jobs=self.settings["n_jobs"],
+            progress=self.settings["progress"],
+            title=f"{name}: tuning",
+            store=folder,
+        )
+        return {
+            "key": self.key(name),
+            "params": found.best_params,
+            found.metric: found.best.score,
+            "at_end": list(found.at_end),
+            "validation": str(validation),
+            "seconds": time.perf_counter() - begun,
+            "trials": [asdict(trial) for trial in found.trials],
+        }
+
+    def run(self, name: str, entry: Entry, seed: int, chosen: Mapping[str, Any]) -> tuple[Run, Rows]:
+        """Fit to all of train, and measure on test."""
+        model = self.make(entry, random_state=seed, **chosen)
+        with peak_memory() as peak:
+            begun = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotConvergedWarning)  # is in the record
+                model.fit(self.split.train_columns)
+            fitted = time.perf_counter()
+            model.predict(self.split.test_columns)
+            done = time.perf_counter()
+        values, rows = measure(model, self.split, self.score)
+        costs = {"seconds": fitted - begun, "predict_seconds": done - fitted, "peak_mb": peak[0]}
+        ended = {"sweeps": getattr(model, "n_sweeps_", None), "converged": getattr(model, "converged_", None)}
+        run = {"model": name, "seed": seed, **values, **costs, **ended, "params": dict(chosen)}
+        return {**run, "key": self.key(name, seed)}, rows

@@ -1,0 +1,71 @@
+"""An evaluation on disk: a JSON file, and beside it a folder with every prediction and with unfinished searches."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cmtrf.errors import DataError, MissingFileError
+from cmtrf.evaluate.measure import Rows
+from cmtrf.evaluate.result import Evaluation, Run
+from cmtrf.files import json_text, write_whole
+from cmtrf.splits import Split
+from cmtrf.tables.reading import column_names, read_column
+from cmtrf.tables.writing import frame, write_file
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where an evaluation is kept."""
+
+    path: Path
+    folder: Path
+
+    @classmethod
+    def at(cls, path: Path) -> Store:
+        """Make the folder beside the file."""
+        if not path.parent.is_dir():
+            raise MissingFileError(f"there is no folder {path.parent} for {path.name}; create it first")
+        folder = path.with_name(f"{path.stem}.parts")
+        folder.mkdir(exist_ok=True)
+        return cls(path, folder)
+
+    def recall(self, result: Evaluation) -> tuple[list[Run], dict[str, dict[str, Any]]]:
+        """Runs and choices that are there; a file of another table, split or way of counting is refused."""
+        if not self.path.exists():
+            return [], {}
+        try:
+            old = json.loads(self.path.read_text("utf-8"))
+            same = old["data"]["digest"] == result.data["digest"] and old["score"] == result.score
+            runs, tuning = list(old["runs"]), dict(old["tuning"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(f"{self.path} is there and is no result of an evaluation; name another file") from None
+        if not same:
+            raise DataError(
+                f"{self.path} holds results of another table, split or way of counting errors; name another file, or "
+                "start over with fresh=True (--fresh)"
+            )
+        return [run for run in runs if self._predictions(run).exists()], tuning
+
+    def keep(self, run: Run, rows: Rows, split: Split) -> None:
+        """Write the predictions of a run; it counts as done once it is in the JSON file, too."""
+        test = split.test_columns
+        write_file(frame({"user": test.user, "item": test.item, **rows}), self._predictions(run))
+
+    def rows(self, run: Run) -> Rows:
+        """Read the predictions of a run."""
+        path = self._predictions(run)
+        names = [name for name in column_names(path) if name not in ("user", "item")]
+        return {name: np.asarray(read_column(path, name), dtype=np.float64) for name in names}
+
+    def write(self, result: Evaluation) -> None:
+        """Write the JSON file, whole."""
+        text = json_text(result.as_dict()) + "\n"
+        write_whole(self.path, lambda file: file.write(text.encode()))
+
+    def _predictions(self, run: Run) -> Path:
+        return self.folder / f"{run['model']}-{run['seed']}-{str(run.get('key'))[:8]}.parquet"
