@@ -209,10 +209,15 @@ def _read_text(raw: bytes, separator: str, names: tuple[str, ...], **options: An
         raw, separator = raw.replace(b"::", b"\t"), "\t"
     options = {"has_header": False, **options}
     table = pl.read_csv(io.BytesIO(raw), separator=separator, new_columns=list(names), **options)
+    gaps = table.select(pl.any_horizontal(pl.all().is_null()).arg_true()).to_series()
+    if len(gaps):
+        raise ValueError(f"row {gaps[0]} has fewer than {len(names)} values")
     rating = table["rating"]
-    return (
-        table if rating.dtype.is_integer() or not (rating % 1 == 0).all() else table.with_columns(rating.cast(pl.Int64))
-    )
+    if not rating.dtype.is_numeric():
+        raise ValueError("its ratings are not numbers")
+    if rating.dtype.is_float() and bool((rating % 1 == 0).all()):
+        table = table.with_columns(rating.cast(pl.Int64))
+    return table
 
 
 def _read_movielens_100k(contents: list[bytes]) -> pl.DataFrame:

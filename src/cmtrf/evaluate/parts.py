@@ -13,7 +13,7 @@ from cmtrf.datasets.known import open_known, recognize
 from cmtrf.encode import settle_table
 from cmtrf.errors import DataError, ParameterError
 from cmtrf.splits import Split
-from cmtrf.splits.paper import PAPER
+from cmtrf.splits.protocol import PAPER
 from cmtrf.tables.columns import ColumnNames
 from cmtrf.tables.reading import column_names, read
 

@@ -3,7 +3,7 @@
 A test row is cold if its user or its item has no row in train: then nothing but a mean rating can be predicted.
 """
 
-from cmtrf.splits.paper import paper
+from cmtrf.splits.protocol import paper
 from cmtrf.splits.split import Split, chronological, given, k_fold, published, uniform, user_wise
 
 __all__ = ["Split", "chronological", "given", "k_fold", "paper", "published", "uniform", "user_wise"]
