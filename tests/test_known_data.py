@@ -11,11 +11,11 @@ import h5py
 import numpy as np
 import polars as pl
 import pytest
-from problems import shared_data
 
 from cmtrf import CMTRF, datasets, splits
 from cmtrf.datasets.known import KNOWN, open_known, recognize
 from cmtrf.errors import DataError, DataWarning, MissingFileError, ParameterError
+from problems import shared_data
 
 ROWS = [(7, 300, 5, 978300760), (3, 12, 4, 978300761), (7, 12, 1, 978300762), (9, 300, 3, 978300763)]
 SMALL = "has 4 ratings by 3 users of 2 items; .* was published with"
@@ -61,9 +61,7 @@ def write_layouts(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in KNOWN}
 
 
-EXPECTED = {
-    name: ROWS for name in ("ml-100k", "ml-100k-u", "ml-1m", "goodbooks", "epinions")
-} | {
+EXPECTED = dict.fromkeys(("ml-100k", "ml-100k-u", "ml-1m", "goodbooks", "epinions"), ROWS) | {
     "ml-10m": [(7, 300, 0.5, 1), (3, 12, 4.0, 2), (7, 12, 4.5, 3), (9, 300, 5.0, 4)],
     "movietweetings": [(7, "0300", 10, 1), (3, "0012", 4, 2), (7, "0012", 0, 3), (9, "0300", 3, 4)],
     "douban": [(1, 3, 0.5), (2, 1, 4.0), (3, 2, 5.0)],
@@ -125,7 +123,7 @@ def test_what_is_not_there_is_told_with_where_to_get_it(tmp_path):
     for path in (tmp_path / "nowhere.zip", tmp_path):
         with pytest.raises(MissingFileError, match=r"grouplens.org/datasets/movielens/1m \(for research, not for comm"):
             datasets.load("ml-1m", path)
-    with pytest.raises(MissingFileError, match="holds no file ratings_data.txt or ratings_data.txt.bz2; epinions is"):
+    with pytest.raises(MissingFileError, match=r"no file ratings_data\.txt or ratings_data\.txt\.bz2; epin"):
         datasets.load("epinions", tmp_path)
     with pytest.raises(ParameterError, match="there is no set 'netflix'; there are ml-100k, ml-100k-u"):
         datasets.load("netflix", tmp_path)

@@ -138,9 +138,7 @@ def test_ndcg_is_lenskits(case, k):
         rows = np.flatnonzero(case["user"] == user)
         best = rows[np.argsort(-case["predicted"][rows], kind="stable")]
         shown = ItemList(item_ids=best, ordered=True)
-        theirs.append(
-            NDCG(k, gain="rating").measure_list(shown, ItemList(item_ids=rows, rating=case["truth"][rows]))
-        )
+        theirs.append(NDCG(k, gain="rating").measure_list(shown, ItemList(item_ids=rows, rating=case["truth"][rows])))
     ours = metrics.ndcg(case["user"], case["truth"], case["predicted"], k)
     assert ours == pytest.approx(np.mean(theirs), rel=1e-9)
 

@@ -40,7 +40,7 @@ def check_output(path: Path | None, suffixes: Sequence[str]) -> None:
     if path.is_dir():
         raise FailedError(f"{path} is a folder; name a file in it")
     if path.suffix.lower() not in suffixes:
-        known = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]])
+        known = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
         raise typer.BadParameter(f"the name of {path} must end in {known}", param_hint="-o")
     folder = path.parent
     if not folder.is_dir():

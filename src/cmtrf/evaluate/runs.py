@@ -125,8 +125,8 @@ def evaluate(
         table = split_table(table, test, split, test_share, known_set, duplicates, names)
     job = _Job(table, {"levels": levels, "duplicates": duplicates, "n_jobs": n_jobs, "progress": progress}, score)
     result = Evaluation(describe(table, known_set, release), str(table), score, versions=list_versions())
-    store = None if output is None else Store.at(Path(output))
-    if store is not None and not fresh:
+    store = None if output is None else Store.at(Path(output), fresh=fresh)
+    if store is not None:
         runs, tuning = store.recall(result)
         result.runs = [run for run in runs if run["key"] == job.key(run["model"], run["seed"])]
         result.tuning = {name: found for name, found in tuning.items() if found["key"] == job.key(name)}
@@ -183,7 +183,7 @@ class _Job:
     def key(self, name: str, seed: int | None = None) -> str:
         """Digest of everything that a run, or without a seed what is chosen for a model, depends on."""
         entry = MODELS.get(name)
-        told = None if entry is None else (repr(entry.make()), repr(dict(entry.grid)))
+        told = None if entry is None else (repr(sorted(entry.make().get_params().items())), repr(dict(entry.grid)))
         options = (repr(self.settings["levels"]), self.settings["duplicates"])
         parts = (package_version(), name, told, options, self.split.name, self.score, seed, self._digest)
         return hashlib.sha256(repr(parts).encode()).hexdigest()

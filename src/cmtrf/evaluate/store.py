@@ -17,6 +17,8 @@ from cmtrf.splits import Split
 from cmtrf.tables.reading import column_names, read_column
 from cmtrf.tables.writing import frame, write_file
 
+OURS = ("path-*.json", "path-*.cmtrf", "*-*-*.parquet")  # what lies in the folder
+
 
 @dataclass(frozen=True)
 class Store:
@@ -26,12 +28,15 @@ class Store:
     folder: Path
 
     @classmethod
-    def at(cls, path: Path) -> Store:
-        """Make the folder beside the file."""
+    def at(cls, path: Path, *, fresh: bool) -> Store:
+        """Make the folder beside the file; a fresh start removes what an evaluation has left in both."""
         if not path.parent.is_dir():
             raise MissingFileError(f"there is no folder {path.parent} for {path.name}; create it first")
         folder = path.with_name(f"{path.stem}.parts")
         folder.mkdir(exist_ok=True)
+        if fresh:
+            for old in [path, *(file for kind in OURS for file in folder.glob(kind))]:
+                old.unlink(missing_ok=True)
         return cls(path, folder)
 
     def recall(self, result: Evaluation) -> tuple[list[Run], dict[str, dict[str, Any]]]:
