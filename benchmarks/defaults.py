@@ -11,9 +11,7 @@ seen, of a mean rating and of the average row of factors.
 from __future__ import annotations
 
 import argparse
-import io
 import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cmtrf import CMTRF
+from cmtrf.datasets import load, load_demo
 from cmtrf.errors import NotConvergedWarning
 
 RIDGES = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0)
@@ -28,35 +27,18 @@ LAMBDAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0)
 Triples = NDArray[np.int64]  # user, item, rating
 
 
-def read(folder: Path, archive: str, member: str, separator: str = ",", header: bool = False) -> pl.DataFrame:
-    """Read a text table out of a zip file."""
-    raw = zipfile.ZipFile(folder / archive).read(member).replace(b"::", b",")
-    return pl.read_csv(io.BytesIO(raw), separator=separator, has_header=header)
-
-
 def read_sets(folder: Path) -> dict[str, Triples]:
     """Return the training part of each set, as (user, item, rating)."""
-    u1 = read(folder, "ml-100k.zip", "ml-100k/u1.base", "\t")
-    by_time = read(folder, "ml-100k.zip", "ml-100k/u.data", "\t")
-    by_time = by_time.sort(by_time.columns[3], *by_time.columns[:2])[:80_000]
-    tweets = read(folder, "movietweetings-100k.zip", "MovieTweetings/snapshots/100K/ratings.dat")
-    books = read(folder, "goodbooks-10k-users5pct.zip", "goodbooks-10k-users5pct/ratings.csv", header=True)
-    food = read(folder, "food-world-cup.zip", "food-world-cup/long/ratings.csv", header=True)
-    sets = {"u1": u1, "by time": by_time, "Goodbooks": books, "Food": food, "MovieTweetings": tweets}
-    return {name: table.to_numpy()[:, :3].astype(np.int64) for name, table in sets.items()} | {
-        "Douban": read_douban(folder)
+    by_time = load("ml-100k", folder).sort("timestamp", "user", "item").head(80_000)
+    tables = {
+        "u1": load("ml-100k-u", folder).filter(part="train"),
+        "by time": by_time,
+        "Goodbooks": load("goodbooks", folder),
+        "Food": load_demo().with_columns(pl.col("item").rank("dense")),
+        "MovieTweetings": load("movietweetings", folder).with_columns(pl.col("item").cast(pl.Int64)),
+        "Douban": load("douban", folder).filter(part="train"),
     }
-
-
-def read_douban(folder: Path) -> Triples:
-    """Return the training mask's ratings of the MATLAB file."""
-    import h5py
-
-    raw = zipfile.ZipFile(folder / "douban-monti.zip").read("douban/training_test_dataset.mat")
-    with h5py.File(io.BytesIO(raw)) as file:
-        ratings, mask = file["M"][:].T, file["Otraining"][:].T
-    users, items = np.nonzero(mask)
-    return np.column_stack([users, items, ratings[users, items]]).astype(np.int64)
+    return {name: table.select("user", "item", "rating").to_numpy().astype(np.int64) for name, table in tables.items()}
 
 
 def columns(table: Triples) -> tuple[NDArray[np.int64], ...]:

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import logging
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -142,7 +143,7 @@ def search(
         Leave a path after so many values in a row that were worse than the best before them. By default all
         values are tried.
     n_jobs : int, optional
-        Paths at a time, each in a process of its own; None is all cores.
+        Paths at a time, each in a thread of its own; None is all cores.
     progress : bool, optional
         A bar on stderr; None: only on a terminal.
     title : str
@@ -182,28 +183,24 @@ def search(
     if "n_jobs" in model.get_params():
         model.set_params(n_jobs=max(1, jobs // workers))
     walk = _Walk(model, split.train_columns, split.test_columns, metric, patience, store)
-    done: dict[int, list[Trial]] = {}
-    total = sum(map(len, paths))
-    with Progress(progress).phase(title, total) as bar:
+    done: list[list[Trial]] = [[] for _ in paths]
+    interrupted = threading.Event()
+    with _quiet(), Progress(progress).phase(title, sum(map(len, paths))) as bar:
 
-        def tell() -> None:
-            trials = _flat(done)
-            best = min((trial.score for trial in trials), default=float("nan"))
-            bar.show(len(trials), f"best {metric} {best:.4f}")
+        def walk_path(path: list[dict[str, Any]], trials: list[Trial]) -> None:
+            for trial in walk.trials(path):
+                trials.append(trial)
+                best = min(each.score for each in _flat(done))
+                bar.show(len(_flat(done)), f"best {metric} {best:.4f}")
+                if interrupted.is_set():  # a thread cannot be stopped from outside: it ends after this fit
+                    return
 
         try:
-            if workers == 1:
-                for k, path in enumerate(paths):
-                    done[k] = []
-                    for trial in walk.trials(path):
-                        done[k].append(trial)
-                        tell()
-            else:
-                parallel = joblib.Parallel(workers, return_as="generator_unordered")
-                for k, trials in parallel(joblib.delayed(walk.whole)(k, path) for k, path in enumerate(paths)):
-                    done[k] = trials
-                    tell()
+            # Kernels let go of the interpreter, and threads share the table: no process has to be started or fed.
+            run = joblib.Parallel(workers, backend="threading")
+            run(joblib.delayed(walk_path)(path, trials) for path, trials in zip(paths, done, strict=True))
         except KeyboardInterrupt:
+            interrupted.set()
             raise Interrupted(Search(_flat(done), metric, values)) from None
     return Search(_flat(done), metric, values)
 
@@ -221,10 +218,6 @@ class _Walk:
     metric: str
     patience: int | None
     store: Path | None
-
-    def whole(self, k: int, path: list[dict[str, Any]]) -> tuple[int, list[Trial]]:
-        """Walk to the end, in a process of its own."""
-        return k, list(self.trials(path))
 
     def trials(self, path: list[dict[str, Any]]) -> Iterator[Trial]:
         """Yield one trial after the other, those first that the store has."""
@@ -249,9 +242,8 @@ class _Walk:
         model = clone(self.model).set_params(**_constructor(params))
         options = {} if last is None or not _starts_warm(model) else {"start": last}
         begun = time.perf_counter()
-        with _quiet():
-            model.fit(self.train, **options)
-            predicted = model.predict(self.validation)
+        model.fit(self.train, **options)
+        predicted = model.predict(self.validation)
         seconds = time.perf_counter() - begun
         truth = truth_of(model, self.validation)
         score = METRICS[self.metric](truth, predicted, self.validation.weight)
@@ -384,8 +376,8 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _flat(done: Mapping[int, list[Trial]]) -> list[Trial]:
-    return [trial for k in sorted(done) for trial in done[k]]
+def _flat(done: Sequence[Sequence[Trial]]) -> list[Trial]:
+    return [trial for trials in done for trial in trials]
 
 
 def _column(values: list[Any]) -> Any:

@@ -124,8 +124,9 @@ def evaluate(
 ) -> None:
     """Judge models side by side on a part of the table that they have not seen.
 
-    What has to be chosen for a model is chosen on a part of train; then it is fitted to all of train and measured on
-    test. Every number is over all test rows, cold ones (of users or items that train lacks) included.
+    What has to be chosen for a model is chosen on a part of train. Then it is fitted to all of train.
+
+    Every number is over all test rows, also cold ones, whose user or item train lacks.
     """
     check_output(output, (".json",))
     from cmtrf.evaluate import evaluate as run
