@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import urllib.request
 from importlib import metadata
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+
+# Pages run the command `cmtrf` of the environment that builds them.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 project = "cmtrf"
 author = "the cmtrf authors"

@@ -38,9 +38,9 @@ def take_rows(table: Any, rows: Integers, columns: Columns) -> Any:
 
 
 def as_frame(columns: Columns) -> Any:
-    """Columns under the names of their roles, as a frame of the kind that they were read from."""
-    roles = ("user", "item", "rating", "timestamp", "weight")
-    return frame({role: part for role in roles if (part := getattr(columns, role)) is not None}, columns.kind)
+    """Columns under the names that they had, as a frame of the kind that they were read from."""
+    there = [role for role in ("user", "item", "rating", "timestamp", "weight") if getattr(columns, role) is not None]
+    return frame({columns.names.get(role, role): getattr(columns, role) for role in there}, columns.kind)
 
 
 def _series(name: str, column: Any, backend: Any) -> Any:
