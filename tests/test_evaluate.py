@@ -8,23 +8,27 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import sklearn.metrics as judge
 from sklearn.base import BaseEstimator, RegressorMixin
 
 import cmtrf
-from cmtrf import CMTRF, datasets, metrics, splits
+from cmtrf import CMTRF, metrics, splits
 from cmtrf.cli.main import app
 from cmtrf.datasets import make_clustered
-from cmtrf.errors import DataError, MissingFileError, ParameterError
+from cmtrf.errors import DataError, DataWarning, MissingFileError, OutputError, ParameterError
 from cmtrf.evaluate import MODELS, evaluate
 from cmtrf.evaluate.measure import MEASURES, measure
 from cmtrf.evaluate.memory import peak_memory
 from cmtrf.evaluate.models import DEFAULT, Entry
+from cmtrf.splits.protocol import PAPER
+from problems import shared_data
 
 KNOWN_MODELS = dict(MODELS)
 SMALL = {"models": ["small", "bias"], "n_jobs": 1, "progress": False}
@@ -34,10 +38,10 @@ SMALL = {"models": ["small", "bias"], "n_jobs": 1, "progress": False}
 def models(monkeypatch):
     """Quick ones: adding a model is one line."""
     small = functools.partial(CMTRF, n_scales=2, rank=2, max_sweeps=8, tol=0)
-    monkeypatch.setitem(MODELS, "small", Entry("a small model", small, {"lambda": (1.0, 4.0, 16.0)}))
+    monkeypatch.setitem(MODELS, "small", Entry(small, {"lambda": (1.0, 4.0, 16.0)}))
     bias = functools.partial(CMTRF, n_scales="fixed", rank=0, bias=True)
-    monkeypatch.setitem(MODELS, "bias", Entry("biases", bias, {"lambda_bias": ((1.0, 1.0), (3.0, 3.0))}))
-    monkeypatch.setitem(MODELS, "levels", Entry("gives probabilities", LevelShares))
+    monkeypatch.setitem(MODELS, "bias", Entry(bias, {"lambda_bias": ((1.0, 1.0), (3.0, 3.0))}))
+    monkeypatch.setitem(MODELS, "levels", Entry(LevelShares))
 
 
 class LevelShares(RegressorMixin, BaseEstimator):
@@ -50,7 +54,8 @@ class LevelShares(RegressorMixin, BaseEstimator):
         self.levels_ = np.unique(table.rating)
         self.items_, item = np.unique(table.item, return_inverse=True)
         self.shares_ = np.ones((len(self.items_) + 1, len(self.levels_)))
-        np.add.at(self.shares_, (item, np.searchsorted(self.levels_, table.rating)), 1)
+        weight = 1 if table.weight is None else table.weight
+        np.add.at(self.shares_, (item, np.searchsorted(self.levels_, table.rating)), weight)
         self.shares_ /= self.shares_.sum(1, keepdims=True)
         return self
 
@@ -108,7 +113,9 @@ def test_every_number_can_be_checked_from_the_predictions(table, tmp_path):
         assert {name: run[name] for name in expected} == pytest.approx(expected, rel=1e-9)
         if run["model"] == "levels":
             assert run["mae_median"] == pytest.approx(judge.mean_absolute_error(truth, rows["median"]))
-            assert run["log_loss"] == pytest.approx(rows["log_loss"].mean())
+            model = LevelShares().fit(split.train_columns)
+            loss = judge.log_loss(truth, model.predict_proba(split.test_columns), labels=model.levels_)
+            assert run["log_loss"] == pytest.approx(loss) == pytest.approx(rows["log_loss"].mean())
             assert run["coverage"] == pytest.approx((truth <= 4).mean())
             assert run["coverage_predicted"] == pytest.approx(
                 1 - LevelShares().fit(split.train_columns).predict_proba(split.test_columns)[:, -1].mean()
@@ -240,6 +247,75 @@ def scores(result, model):
     return found["params"], [(trial["params"], trial["score"]) for trial in found["trials"]]
 
 
+@pytest.mark.parametrize("way", ["given", "published", "paper"])
+def test_a_poisoned_test_part_changes_nothing_where_the_parts_are_given(table, way, tmp_path, monkeypatch):
+    monkeypatch.setitem(PAPER, "ml-100k", PAPER["ml-100k"]._replace(n_train=1200))
+    results = {}
+    for poisoned in (False, True):
+        train, test = splits.chronological(table, 0.25)
+        if poisoned:
+            test = test.with_columns(rating=106 - pl.col("rating"))
+        whole = pl.concat([train.with_columns(part=pl.lit("train")), test.with_columns(part=pl.lit("test"))])
+        path = tmp_path / f"{poisoned}.json"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # the paper's table has other counts
+            if way == "given":
+                result = evaluate(train, test=test, output=path, **SMALL)
+            elif way == "published":
+                result = evaluate(whole, split="published", output=path, **SMALL)
+            else:
+                result = evaluate(whole, split="paper", known_set="ml-100k", output=path, **SMALL)
+        results[poisoned] = [scores(result, name) for name in SMALL["models"]]
+        results[poisoned] += [predictions(path, name)["prediction"].to_list() for name in SMALL["models"]]
+    assert results[False] == results[True]
+
+
+def test_a_test_part_that_is_in_train_is_refused(table):
+    test = splits.uniform(table).test
+    first = f"user {test['user'][0]}, item {test['item'][0]}"
+    with pytest.raises(
+        DataError, match=rf"320 of 320 test rows have a user and item .* row 0 of the table \({first}\)"
+    ):
+        evaluate(table, test=test, **SMALL)
+    again = pl.concat([table, table.head(3)]).with_columns(part=pl.Series(["train"] * 1600 + ["test"] * 3))
+    with pytest.raises(DataError, match="3 of 3 test rows"):
+        evaluate(again, split="published", **SMALL)
+    assert evaluate(table, test=test, duplicates="keep", **SMALL).data["n_test"] == 320
+
+
+# Weights ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["uniform", "published", "given"])
+def test_a_weight_counts_as_that_many_rows_everywhere(table, way, tmp_path):
+    """Weights 0, 1 and 2 against a table with the rows left out and repeated: choices, measures and differences."""
+    table = table.drop("timestamp").with_columns(w=pl.Series(np.random.default_rng(0).integers(0, 3, 1600)))
+    part = pl.Series(np.where(np.arange(1600) % 4 == 0, "test", "train"))
+    weighted = table.with_columns(part=part)
+    repeated = weighted.select(pl.exclude("w").repeat_by("w").explode(empty_as_null=False, keep_nulls=False))
+    results = []
+    for rows, options in ((weighted, {"weight": "w"}), (repeated, {"duplicates": "keep"})):
+        tables = {"table": rows, "split": way}
+        if way == "given":
+            train, test = (rows.filter(part=name) for name in ("train", "test"))
+            tables = {"table": train, "test": test}
+        elif way == "uniform":
+            tables["table"] = rows.drop("part")
+        results.append(evaluate(**tables, **options, **{**SMALL, "models": ["bias", "levels"]}))
+    one, other = results
+    assert one.data["n_test"] < other.data["n_test"]
+    for a, b in zip(one.runs, other.runs, strict=True):
+        assert a["params"] == b["params"]
+        names = ["mse", "rmse", "mae", "mae_rounded", "mse_known", "mae_known"]
+        if a["model"] == "levels":
+            names += ["log_loss", "coverage", "mae_median"]
+        assert [a[name] for name in names] == pytest.approx([b[name] for name in names], rel=1e-4)
+    trials = [[trial["score"] for trial in each.tuning["bias"]["trials"]] for each in results]
+    assert trials[0] == pytest.approx(trials[1], rel=1e-4)
+    differences = [[each["difference"] for each in result.paired] for result in results]
+    assert differences[0] == pytest.approx(differences[1], rel=1e-2, abs=1e-5)
+
+
 # On disk ----------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +372,9 @@ def test_an_interrupt_loses_nothing(table, tmp_path, fits, at):
     whole = evaluate(table, seeds=2, **SMALL)
     made.clear()
     stop["at"] = at
-    with pytest.raises(KeyboardInterrupt, match=r"are kept in .*out\.json"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"out\.json keeps (what was tuned|\d finished runs?); the same call goes on"
+    ):
         evaluate(table, seeds=2, output=path, **SMALL)
     finished = evaluate(table, seeds=2, output=path, **SMALL)
     assert len(made) == 3 + 2 + 4 + 1  # each once, and the one that was interrupted
@@ -308,7 +386,7 @@ def test_an_interrupt_loses_nothing(table, tmp_path, fits, at):
 def test_an_interrupt_without_a_file_says_what_is_lost(table, fits):
     _, stop = fits
     stop["at"] = 6
-    with pytest.raises(KeyboardInterrupt, match="1 finished run are lost; with a file to write") as stopped:
+    with pytest.raises(KeyboardInterrupt, match="nothing is kept of 1 finished run; with a file to write") as stopped:
         evaluate(table, **SMALL)
     assert len(stopped.value.result.runs) == 1
 
@@ -331,15 +409,37 @@ def test_results_of_something_else_are_not_overwritten(table, tmp_path):
         evaluate(table, output=tmp_path / "no" / "out.json", **SMALL)
 
 
-def test_a_change_of_the_model_is_run_again(table, tmp_path, fits, monkeypatch):
-    path, (made, _) = tmp_path / "out.json", fits
+def test_what_was_made_with_other_settings_is_not_lost(table, tmp_path, monkeypatch):
+    path = tmp_path / "out.json"
     evaluate(table, output=path, **SMALL)
-    n = len(made)
-    monkeypatch.setitem(MODELS, "bias", Entry("", MODELS["bias"].make, {"lambda_bias": ((2.0, 2.0),)}))
-    evaluate(table, output=path, **SMALL)
-    assert len(made) == n + 2
-    evaluate(table, output=path, levels=[1, 2, 3, 4, 5, 6], **SMALL)
-    assert len(made) == n + 2 + n - 1
+    before = path.read_bytes()
+    with pytest.raises(DataError, match="holds results of bias, small with other settings"):
+        evaluate(table, output=path, levels=[1, 2, 3, 4, 5, 6], **SMALL)
+    monkeypatch.setitem(MODELS, "bias", Entry(MODELS["bias"].make, {"lambda_bias": ((2.0, 2.0),)}))
+    with pytest.raises(DataError, match="holds results of bias with other settings"):
+        evaluate(table, output=path, **{**SMALL, "models": ["small"]})
+    assert path.read_bytes() == before
+
+
+def test_choices_made_on_another_validation_part_are_not_taken_over(table, tmp_path):
+    parts = table.with_columns(part=pl.Series(["train", "train", "test"] * 533 + ["train"]))
+    path = tmp_path / "out.json"
+    evaluate(splits.published(parts, random_state=1), output=path, **SMALL)
+    with pytest.raises(DataError, match="holds results of bias, small with other settings"):
+        evaluate(splits.published(parts, random_state=2), output=path, **SMALL)
+
+
+def test_an_infinite_loss_comes_back(table, tmp_path, monkeypatch):
+    class Sure(LevelShares):
+        def predict_proba(self, table):
+            return np.eye(len(self.levels_))[np.zeros(len(table.user), int)]
+
+    monkeypatch.setitem(MODELS, "sure", Entry(Sure))
+    options = {**SMALL, "models": ["sure", "levels"], "output": tmp_path / "out.json"}
+    first, again = (evaluate(table, **options) for _ in range(2))
+    assert first.runs[0]["log_loss"] == again.runs[0]["log_loss"] == np.inf
+    assert [each["measure"] for each in again.paired] == ["mse"]  # a difference from infinity says nothing
+    assert first.as_dict() == again.as_dict()
 
 
 # The table and its split ------------------------------------------------------------------------------------
@@ -352,7 +452,7 @@ def test_how_a_table_is_split_where_nothing_is_said(table, tmp_path):
     assert text(table).startswith("chronological: ")
     assert text(table.drop("timestamp")).startswith("uniform: ")
     train, test = splits.uniform(table)
-    assert text(train, test=test).startswith(f"two files: {train.height:,} train rows, {test.height} test rows")
+    assert text(train, test=test).startswith(f"two tables: {train.height:,} train rows, {test.height} test rows")
     assert text(splits.uniform(table, 0.4)).startswith("uniform: 960 train rows, 640")
     parts = table.with_columns(part=pl.Series(["train", "train", "test"] * 533 + ["train"]))
     assert text(parts, split="published").startswith("published: 1,067 train rows, 533 test rows")
@@ -389,8 +489,35 @@ def test_a_known_set_is_found_by_its_files(tmp_path, table):
 def test_where_validation_is_all_cold_lambdas_are_chosen_on_a_uniform_part(table, caplog):
     late = table.with_columns(user=pl.when(pl.col("timestamp") > 1100).then(pl.col("timestamp")).otherwise("user"))
     result = evaluate(late, **SMALL)
-    assert "every row of the validation part is cold" in caplog.text
+    assert "cut uniformly, not as the test part was: every row of it is cold" in caplog.text
+    assert len(caplog.records) == 1
     assert result.tuning["small"]["validation"].startswith("uniform: ")
+
+
+def test_where_nobody_has_enough_ratings_for_a_share_the_validation_part_is_uniform(table, caplog):
+    few = table.sample(fraction=1, shuffle=True, seed=0).group_by("user", maintain_order=True).head(4)
+    result = evaluate(few, split="user", **{**SMALL, "models": ["bias"]})
+    assert "cut uniformly, not as the test part was: the user-wise, validation split" in caplog.text
+    assert result.tuning["bias"]["validation"].startswith("uniform: ")
+
+
+def test_levels_that_are_digits_in_another_order(table):
+    """5 is the worst, as in school marks: words stay words."""
+    marks = table.to_pandas().assign(rating=lambda t: (6 - t["rating"]).astype(str))
+    marks["rating"] = marks["rating"].astype(pd.CategoricalDtype(["5", "4", "3", "2", "1"], ordered=True))
+    told = evaluate(marks, **SMALL)
+    plain = evaluate(table, **SMALL)
+    assert [run["mse"] for run in told.runs] == pytest.approx([run["mse"] for run in plain.runs])
+
+
+def test_ratings_of_the_test_part_are_looked_at_before_any_fit(table, fits, tmp_path):
+    train, test = splits.uniform(table)
+    with pytest.raises(DataError, match="in the test part, column 'rating', row 0 of the table: 'x' is a word"):
+        evaluate(train, test=test.with_columns(rating=pl.lit("x")), **SMALL)
+    (tmp_path / "out.parts").write_text("")
+    with pytest.raises(OutputError, match="is a file, and predictions go to a folder of that name"):
+        evaluate(table, output=tmp_path / "out.json", **SMALL)
+    assert fits[0] == []
 
 
 @pytest.mark.parametrize(
@@ -402,6 +529,7 @@ def test_where_validation_is_all_cold_lambdas_are_chosen_on_a_uniform_part(table
         ({"score": "half"}, "score='half'"),
         ({"split": "half"}, "split='half'"),
         ({"split": "paper"}, "say which one the table is"),
+        ({"known_set": "netflix"}, "there is no set 'netflix'"),
         ({"split": "uniform", "test": "x"}, "a test part of its own: pass one of them"),
     ],
 )
@@ -410,11 +538,19 @@ def test_what_cannot_be_evaluated_is_told(table, options, told):
         evaluate(table, **options)
 
 
+@pytest.mark.parametrize(
+    "options", [{"test": 1}, {"split": "uniform"}, {"known_set": "ml-1m"}, {"user": "reader"}], ids=str
+)
+def test_a_split_takes_no_more_words_on_how_to_split(table, options):
+    with pytest.raises(ParameterError, match="the table is split already"):
+        evaluate(splits.uniform(table), **options)
+
+
 def test_the_models_that_are_known_run(table, monkeypatch):
     """All entries, as they are but for their grids, on little data."""
     for name, entry in KNOWN_MODELS.items():
         grid = {key: values[:1] for key, values in entry.grid.items()}
-        monkeypatch.setitem(MODELS, name, Entry(entry.about, entry.make, grid))
+        monkeypatch.setitem(MODELS, name, Entry(entry.make, grid))
     result = evaluate(table.head(900), models=list(KNOWN_MODELS), score="paper", n_jobs=1)
     assert [run["model"] for run in result.runs] == list(KNOWN_MODELS)
     assert all(0 < run["mse"] < 10 for run in result.runs)
@@ -435,14 +571,11 @@ def test_peak_memory_is_that_of_the_block():
 
 @pytest.mark.data
 def test_the_papers_split_end_to_end():
-    archive = Path(__file__).parents[2] / "shared" / "data" / "ml-100k.zip"
-    if not archive.exists():
-        pytest.skip("needs ml-100k.zip, whose licence does not allow shipping it, in shared/data beside the repository")
+    archive = shared_data("ml-100k.zip")
     result = evaluate(archive, split="paper", models=["bias"])
     assert result.data["release"] == "MovieLens 100K, u.data"
     assert (result.data["n_train"], result.data["n_test"], result.data["n_left_out"]) == (80_000, 2_863, 17_137)
     assert result.runs[0]["mse"] == result.runs[0]["mse_known"]
-    assert datasets.load("ml-100k", archive).height == 100_000
 
 
 # The command ------------------------------------------------------------------------------------------------
@@ -542,6 +675,6 @@ def test_ctrl_c_in_the_terminal(ratings, tmp_path):
     )
     assert done.returncode == 128 + signal.SIGINT
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("cmtrf: interrupted; 1 finished run and all that was tuned are kept in out.json; the same")
+    assert last == "cmtrf: interrupted; out.json keeps 1 finished run; the same call goes on from there"
     assert "Traceback" not in done.stderr
     assert [run["model"] for run in json.loads((tmp_path / "out.json").read_text())["runs"]] == ["bias"]

@@ -205,3 +205,25 @@ def test_releases_are_known_by_their_checksum(name, archive, release):
         found = (opened.table["user"].n_unique(), opened.table["item"].n_unique(), opened.table.height)
         assert found == counts
     assert opened.table.null_count().sum_horizontal().item() == 0
+
+
+@pytest.mark.filterwarnings("ignore::cmtrf.errors.DataWarning")
+def test_one_set_is_not_read_as_another(tmp_path):
+    layouts = write_layouts(tmp_path / "ml-1m and others")
+    for name, other in (("ml-1m", "movietweetings"), ("ml-10m", "ml-1m"), ("movietweetings", "ml-10m")):
+        archive = zipped(layouts[name], tmp_path / f"{name}.zip")
+        assert recognize(layouts[name]) == recognize(archive) == name
+        with pytest.raises(MissingFileError, match=r"with '.*' in its path"):
+            datasets.load(other, archive)
+    with pytest.raises(ParameterError, match=r"holds ml-100k and .* say which of them"):
+        recognize(tmp_path / "ml-1m and others")
+    (tmp_path / "ratings.csv").write_text("rating,user,book\n3,4,5\n")
+    with pytest.raises(DataError, match="does not hold goodbooks as it is published"):
+        datasets.load("goodbooks", tmp_path / "ratings.csv")
+
+
+@pytest.mark.filterwarnings("ignore::cmtrf.errors.DataWarning")
+def test_half_stars_that_come_late(tmp_path):
+    rows = [(user, 1, 4, 7) for user in range(300)] + [(300, 1, 3.5, 7)]
+    (tmp_path / "ratings.dat").write_bytes(text(rows, "::"))
+    assert datasets.load("ml-10m", tmp_path / "ratings.dat")["rating"][-1] == 3.5

@@ -259,13 +259,21 @@ def test_a_row_without_a_prediction_is_an_error(call, missing):
 @pytest.mark.parametrize(
     ("call", "error", "told"),
     [
-        (lambda: metrics.mse([1, 2], [1]), ParameterError, r"truth has shape \(2,\), predicted \(1,\)"),
+        (lambda: metrics.mse([1, 2], [1]), ParameterError, r"shapes differ: truth \(2,\), predicted \(1,\)"),
         (lambda: metrics.mse([], []), ParameterError, "at least one row"),
         (lambda: metrics.mse([1, np.nan], [1, 2]), DataError, "truth has a value that is not finite, in row 1"),
         (lambda: metrics.log_loss([1, 2], [[0.5, 0.5]], [1, 2]), ParameterError, "a row a rating"),
         (lambda: metrics.log_loss([3], [[0.5, 0.5]], [1, 2]), DataError, "row 0: the rating 3 is not one"),
-        (lambda: metrics.coverage([1, 2], [1], [2]), ParameterError, "lengths 2, 1 and 1"),
+        (lambda: metrics.coverage([1, 2], [1], [2]), ParameterError, r"truth \(2,\), low \(1,\), high \(1,\)"),
         (lambda: metrics.ndcg([1], [1], [1], k=0), ParameterError, "k=0"),
+        (lambda: metrics.ndcg([1, 1], [5, 1, 3], [1, 2, 3]), ParameterError, r"user \(2,\), truth \(3,\)"),
+        (lambda: metrics.kendall_tau([1, 1, 1, 1], [5, 1, 3], [1, 2, 3]), ParameterError, r"user \(4,\)"),
+        (lambda: metrics.paired_difference([1, 2], [1, 2], [1]), ParameterError, r"other \(1,\)"),
+        (lambda: metrics.interval_mass([[0.5, 0.5]], [1, 2], [1, 1], [2, 2]), ParameterError, "a row a rating"),
+        (lambda: metrics.log_loss([1], [[3, -2]], [1, 2]), DataError, r"row 0: \[3.0, -2.0\] are no probabilities"),
+        (lambda: metrics.mse([1, 2], [1, 2], [1, -1]), ParameterError, "2 numbers of 0 or more"),
+        (lambda: metrics.mse([1, 2], [1, 2], [0, 0]), ParameterError, "not all of them 0"),
+        (lambda: metrics.mse([1, 2], [1, 2], [1, 1, 1]), ParameterError, "2 numbers"),
     ],
 )
 def test_what_cannot_be_measured_is_told(call, error, told):

@@ -198,6 +198,9 @@ def test_two_files_are_told_apart_by_time():
     train, test = splits.uniform(table)
     inner = splits.given(train, test).validation()
     assert inner.train["timestamp"].max() > inner.test["timestamp"].min()
+    gap = table.with_columns(timestamp=pl.when(pl.int_range(300) == 7).then(None).otherwise("timestamp"))
+    inner = splits.given(gap, table.with_columns(user=pl.col("user") + 1000, timestamp=pl.lit(99))).validation()
+    assert inner.test.height == 30
 
 
 def test_parts_that_the_table_names():
@@ -209,6 +212,40 @@ def test_parts_that_the_table_names():
         splits.published(table.with_columns(part=pl.Series(["train", "valid", "test"] * 100)))
     with pytest.raises(DataError, match="no column 'split'; the columns are 'user', 'item'"):
         splits.published(table, part="split")
+
+
+def test_a_row_of_weight_0_is_as_if_it_were_not_there():
+    table = make_table().with_columns(w=pl.Series([0, 1, 2] * 100))
+    counted = table.filter(pl.col("w") > 0)
+    for way in (splits.chronological, splits.uniform, splits.user_wise):
+        whole, part = way(table, weight="w"), way(counted, weight="w")
+        assert rows_of(whole.test) == rows_of(part.test)
+        assert rows_of(whole.train) == rows_of(part.train)
+        assert rows_of(whole.validation().test) == rows_of(part.validation().test)
+    parts = table.with_columns(part=pl.Series(["train"] * 200 + ["test"] * 100))
+    assert splits.published(parts, weight="w").test["w"].to_list() == [w for w in table["w"][200:] if w]
+
+
+def test_a_pair_in_both_parts_is_told():
+    table = make_table()
+    both = table.with_columns(part=pl.Series(["train"] * 200 + ["test"] * 100))
+    repeated = pl.concat([both, both.head(2).with_columns(part=pl.lit("test"))])
+    with pytest.raises(DataError, match="2 of 102 test rows have a user and item that train has together, too"):
+        splits.published(repeated)
+    assert splits.published(repeated, duplicates="keep").test.height == 102
+    texts = table.with_columns(pl.col("user").cast(pl.String))
+    with pytest.raises(DataError, match="300 of 300 test rows"):
+        splits.given(texts, texts)
+
+
+def test_words_keep_their_order(tmp_path):
+    words = ["bad", "fair", "good"]
+    table = make_table().with_columns(rating=pl.Series([words[k % 3] for k in range(300)], dtype=pl.Enum(words)))
+    table.write_parquet(tmp_path / "ratings.parquet")
+    train, test = splits.uniform(tmp_path / "ratings.parquet")
+    model = CMTRF(n_scales=1, rank=1, max_sweeps=2, tol=0).fit(train)
+    assert model.levels_.tolist() == words
+    assert model.score(test) <= 1
 
 
 # The paper --------------------------------------------------------------------------------------------------
@@ -233,7 +270,7 @@ def test_the_papers_table_of_data_sets(name, archive, users, items, ratings, n_t
     assert (whole, test.height) == (ratings, n_test)
     assert not split.cold.any()
     assert train.height + test.height + split.left_out == table.height
-    if name == "ml-1m":  # the paper's split is not chronological, see docs/judging.md
+    if name == "ml-1m":  # the paper's split is not chronological, see docs/datasets.md
         assert train["timestamp"].max() > test["timestamp"].min()
 
 
@@ -288,6 +325,19 @@ def test_other_counts_than_the_papers_are_told(small_paper):
         splits.paper(make_table(), "ml-10m")
 
 
+def test_a_validation_part_leaves_cold_rows_out_even_where_test_had_none(small_paper):
+    """As the paper's Douban, whose test rows are all of known users and items."""
+    parts = make_table(150, users=60, items=50).with_columns(part=pl.Series(["train"] * 140 + ["test"] * 10))
+    known = splits.published(parts)
+    kept = parts.filter(pl.Series([True] * 140 + (~known.cold).tolist()))
+    with pytest.warns(DataWarning):
+        split = splits.paper(kept, "douban")
+    assert split.left_out == 0
+    inner = split.validation(0.3)
+    assert inner.left_out > 0
+    assert not inner.cold.any()
+
+
 def test_cold_rows_that_the_paper_drops_are_counted(small_paper):
     table = make_table(250, users=80, items=60)
     with pytest.warns(DataWarning):
@@ -312,6 +362,11 @@ def test_cold_rows_that_the_paper_drops_are_counted(small_paper):
             lambda t: splits.chronological(t.with_columns(timestamp=pl.Series([None, *range(299)]))),
             DataError,
             "column 'timestamp', row 0 of the table: the time stamp is missing",
+        ),
+        (
+            lambda t: splits.chronological(t.with_columns(timestamp=pl.lit("soon"))),
+            DataError,
+            "column 'timestamp' could not be read as times",
         ),
         (lambda t: splits.uniform(t, 1.0), ParameterError, "a share of 1.0"),
         (lambda t: splits.uniform(t, True), ParameterError, "a share of True"),

@@ -564,3 +564,13 @@ def test_where_a_file_cannot_be_written_is_said(tmp_path):
         write_file(frame({"a": [1]}), tmp_path / "out.xlsx")
     with pytest.raises(MissingFileError, match=r"there is no folder .*nowhere for out\.csv; create it first"):
         write_file(frame({"a": [1]}), tmp_path / "nowhere" / "out.csv")
+
+
+def test_a_digest_tells_every_column_apart():
+    table = {"user": [1, 2], "item": ["a", "b"], "rating": [3, 4], "timestamp": [5, 6], "w": [1, 2]}
+    digest = read(table, weight="w").digest()
+    assert read(dict(table), weight="w").digest() == digest
+    others = [{**table, name: values[::-1]} for name, values in table.items()]
+    others += [{**table, "item": ["a\0b", ""]}, {**table, "user": ["1", "2"]}]
+    digests = {read(other, weight="w").digest() for other in others} | {digest, read(table).digest()}
+    assert len(digests) == len(others) + 2

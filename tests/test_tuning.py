@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
+import cmtrf
 from cmtrf import CMTRF, metrics, splits, tuning
 from cmtrf.datasets import make_clustered
 from cmtrf.errors import NotConvergedWarning, ParameterError
@@ -19,8 +25,14 @@ MODEL = CMTRF(rank=2, max_sweeps=6, tol=0, random_state=0, progress=False)
 
 
 @pytest.fixture(scope="module")
-def split():
+def whole():
     return splits.published(make_clustered(n_users=60, n_items=40, train_share=0.3, test_share=0.1))
+
+
+@pytest.fixture(scope="module")
+def split(whole):
+    """What a search fits to, and what it judges by."""
+    return whole.validation(0.25)
 
 
 def scores(found):
@@ -99,18 +111,23 @@ def test_a_path_is_left_after_values_that_are_worse(split):
     assert scores(left) == scores(whole)[: best + 3]
 
 
-def test_the_test_part_is_not_looked_at(split):
-    """The validation part is made of train only, so whatever stands in test, the same is found."""
-    poisoned = splits.given(
-        split.train, split.test.with_columns(rating=pl.lit(5, pl.Int64), item=pl.col("item") + 10_000)
-    )
-    honest = splits.given(split.train, split.test)
-    found = [tuning.search(MODEL, each.validation(), GRID, n_jobs=1) for each in (honest, poisoned)]
+def test_the_test_part_is_not_looked_at(whole):
+    """Of a split the train part is searched on, so whatever stands in test, the same is found."""
+    test = whole.test.with_columns(rating=pl.lit(5, pl.Int64), item=pl.col("item") + 10_000)
+    poisoned = splits.given(whole.train, test)
+    found = [tuning.search(MODEL, each, GRID, share=0.2, n_jobs=1) for each in (whole, poisoned)]
     assert scores(found[0]) == scores(found[1])
-    pairs = set(split.test.select("user", "item").rows())
-    inner = honest.validation()
+    inner = whole.validation(0.2)
+    assert scores(tuning.search(MODEL, inner, GRID, n_jobs=1)) == scores(found[0])
+    pairs = set(whole.test.select("user", "item").rows())
     for part in inner:
         assert not pairs & set(part.select("user", "item").rows())
+
+
+def test_a_table_is_split_uniformly(whole):
+    expected = dataclasses.replace(splits.uniform(whole.train, 0.3), is_validation=True)
+    found = tuning.search(MODEL, whole.train, GRID, share=0.3, n_jobs=1)
+    assert scores(found) == scores(tuning.search(MODEL, expected, GRID, n_jobs=1))
 
 
 def test_any_regressor_will_do(split):
@@ -216,8 +233,58 @@ def test_fits_that_do_not_settle_are_no_news_here(split):
         ({"lamda": [1]}, {}, "'lamda', which is no parameter of CMTRF"),
         ({"lambda": [1], "lambda_u": [2]}, {}, "pass it, or those two"),
         ({"lambda": [1]}, {"metric": "rmse"}, "metric='rmse'"),
+        ({"lambda": [1]}, {"patience": 0}, "patience=0"),
+        ({"solver": "joint"}, {}, "solver='joint': pass a list"),
+        ({"rank": 3}, {}, "rank=3: pass a list"),
     ],
 )
 def test_a_grid_that_cannot_be_is_told(split, grid, options, told):
     with pytest.raises(ParameterError, match=told):
         tuning.search(MODEL, split, grid, **options)
+
+
+def test_values_of_several_kinds(split):
+    """A word is no place on a path, and no end of a list."""
+    assert [[each["lambda"] for each in path] for path in tuning._paths({"lambda": ["auto", 4.0, 1.0]})] == [
+        [1.0, 4.0],
+        ["auto"],
+    ]
+    found = tuning.search(MODEL, split, {"lambda_bias": [(1.0, 2.0), 1.0], "n_scales": ["fixed"], "bias": [True]})
+    assert found.at_end == ()
+
+
+def test_ctrl_c_ends_threads_and_leaves_the_warnings_as_they_were(tmp_path):
+    """A real signal in a process of its own, with two paths at once; then the search goes on to the same bits."""
+    program = """
+import json, os, signal, sys, threading, time, warnings
+from cmtrf import CMTRF, splits, tuning
+from cmtrf.datasets import make_clustered
+split = splits.published(make_clustered(n_users=300, n_items=200, train_share=0.3))
+model = CMTRF(rank=10, max_sweeps=40, tol=0, n_scales=4, random_state=0, progress=False)
+grid = {"n_scales": [3, 4], "lambda": [1.0, 2.0, 4.0]}
+whole = tuning.search(model, split, grid, n_jobs=2)
+filters = list(warnings.filters)
+def strike():
+    while not list(os.scandir("store")):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+os.mkdir("store")
+threading.Thread(target=strike).start()
+try:
+    tuning.search(model, split, grid, n_jobs=2, store="store")
+    print("not interrupted")
+except tuning.Interrupted as stopped:
+    assert 1 <= len(stopped.search.trials) < 6, stopped.search
+assert warnings.filters == filters
+files = {entry.name: entry.stat().st_mtime_ns for entry in os.scandir("store")}
+time.sleep(1)
+assert files == {entry.name: entry.stat().st_mtime_ns for entry in os.scandir("store")}
+again = tuning.search(model, split, grid, n_jobs=2, store="store")
+assert [(t.params, t.score) for t in again.trials] == [(t.params, t.score) for t in whole.trials]
+print("done")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(cmtrf.__file__).resolve().parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")

@@ -16,7 +16,7 @@ from cmtrf.errors import DataError, ParameterError
 from cmtrf.kernels.table import Float64
 from cmtrf.models.point import PointModel
 from cmtrf.plan import LARGEST
-from cmtrf.ratings import Ratings, build_ratings
+from cmtrf.ratings import Ratings, build_ratings, pair_codes
 from cmtrf.solvers.start import Earlier
 from cmtrf.tables.columns import Columns
 from cmtrf.tables.values import is_number
@@ -58,12 +58,7 @@ def encode(
     """
     if columns.rating is None:
         raise DataError(f"{columns.source} has no ratings; name their column with rating=, or pass y")
-    rows = _rows_that_count(columns)
-    users, user = Vocabulary.of(columns.user[rows])
-    items, item = Vocabulary.of(columns.item[rows])
-    if duplicates != "keep":
-        kept = _one_a_pair(columns, rows, user * len(items) + item, duplicates)
-        rows, user, item = rows[kept], user[kept], item[kept]
+    rows, (users, user), (items, item) = _settle(columns, duplicates)
     ratings = columns.rating[rows]
     grid = _grid(columns, rows, ratings, levels)
     level = grid.encode(ratings)
@@ -115,17 +110,30 @@ def number_ratings(columns: Columns, grid: Grid) -> Float64:
     return ratings
 
 
-def settle_table(columns: Columns, duplicates: str) -> Columns:
-    """Rows of positive weight, each pair once unless ``duplicates`` keeps copies: what a fit to the table would see."""
-    rows = _rows_that_count(columns)
+def truth_of(model: Any, columns: Columns) -> Float64:
+    """Ratings of a table as numbers; where they are words, as the fitted model counts them."""
+    return number_ratings(columns, Grid.of_fitted(np.asarray(model.levels_)))
+
+
+def settle_rows(columns: Columns, duplicates: str) -> NDArray[np.int64]:
+    """Rows that a fit to the table would see: of positive weight, each pair once unless ``duplicates`` keeps copies."""
+    return rows_that_count(columns) if duplicates == "keep" else _settle(columns, duplicates)[0]
+
+
+def _settle(
+    columns: Columns, duplicates: str
+) -> tuple[NDArray[np.int64], tuple[Vocabulary, Codes], tuple[Vocabulary, Codes]]:
+    """Rows that count, with the vocabularies of both sides and the codes of those rows."""
+    rows = rows_that_count(columns)
+    users, user = Vocabulary.of(columns.user[rows])
+    items, item = Vocabulary.of(columns.item[rows])
     if duplicates != "keep":
-        items, item = Vocabulary.of(columns.item[rows])
-        _, user = Vocabulary.of(columns.user[rows])
-        rows = rows[_one_a_pair(columns, rows, user * len(items) + item, duplicates)]
-    return columns if len(rows) == len(columns) else columns.keep(rows)
+        kept = _one_a_pair(columns, rows, pair_codes(user, item), duplicates)
+        rows, user, item = rows[kept], user[kept], item[kept]
+    return rows, (users, user), (items, item)
 
 
-def _rows_that_count(columns: Columns) -> NDArray[np.int64]:
+def rows_that_count(columns: Columns) -> NDArray[np.int64]:
     """Rows of positive weight: one of weight 0 is as if it were not there."""
     if columns.weight is None:
         return np.arange(len(columns))

@@ -8,7 +8,7 @@ import secrets
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from math import isfinite
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,13 +53,15 @@ def _mode_of(path: Path, target: Path) -> int | None:
 
 
 def json_text(value: Any) -> str:
-    """Write valid JSON: a number that is not finite becomes null, what JSON does not know its ``repr``."""
-    return json.dumps(_finite(value), indent=2, allow_nan=False, default=repr)
+    """Write valid JSON: NaN becomes null, infinity the text "inf", what JSON does not know its ``repr``."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False, default=repr)
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    if hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0:  # a number of NumPy's
+        value = value.item()
     if isinstance(value, float) and not isfinite(value):
-        return None
+        return None if isnan(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(name): _finite(entry) for name, entry in value.items()}
-    return [_finite(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value

@@ -20,7 +20,7 @@ BLOCK = 2_000_000  # counts of drawn users that are held at a time
 
 def mse(truth: ArrayLike, predicted: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Mean squared error, ``mean (r - p)^2``."""
-    return _mean(squared_errors(truth, predicted), weight)
+    return weighted_mean(squared_errors(truth, predicted), weight)
 
 
 def rmse(truth: ArrayLike, predicted: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -30,7 +30,7 @@ def rmse(truth: ArrayLike, predicted: ArrayLike, weight: ArrayLike | None = None
 
 def mae(truth: ArrayLike, predicted: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Mean absolute error, ``mean |r - p|``: of a mean, of a rounded mean or of a median, whatever is passed."""
-    return _mean(np.abs(_errors(truth, predicted)), weight)
+    return weighted_mean(np.abs(_errors(truth, predicted)), weight)
 
 
 def log_loss(truth: ArrayLike, proba: ArrayLike, levels: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -47,7 +47,7 @@ def log_loss(truth: ArrayLike, proba: ArrayLike, levels: ArrayLike, weight: Arra
     weight : array-like of shape (n,), optional
         Weight of each row.
     """
-    return _mean(log_losses(truth, proba, levels), weight)
+    return weighted_mean(log_losses(truth, proba, levels), weight)
 
 
 def squared_errors(truth: ArrayLike, predicted: ArrayLike) -> Float64:
@@ -57,14 +57,8 @@ def squared_errors(truth: ArrayLike, predicted: ArrayLike) -> Float64:
 
 def log_losses(truth: ArrayLike, proba: ArrayLike, levels: ArrayLike) -> Float64:
     """``-log p(rating given)`` of each row."""
-    levels, probabilities = _numbers("levels", levels), np.asarray(proba, dtype=np.float64)
-    ratings = _numbers("truth", truth)
-    if probabilities.shape != (len(ratings), len(levels)):
-        raise ParameterError(
-            f"proba has shape {probabilities.shape}; it must be {(len(ratings), len(levels))}: a row a rating, a "
-            "column a level"
-        )
-    _check_predicted(np.where(np.isfinite(probabilities).all(1), 0.0, np.nan))
+    levels, ratings = _numbers("levels", levels), _numbers("truth", truth)
+    probabilities = _probabilities(proba, len(ratings), len(levels))
     place = np.minimum(np.searchsorted(levels, ratings), len(levels) - 1)
     for row in np.flatnonzero(levels[place] != ratings)[:1].tolist():
         raise DataError(f"row {row}: the rating {ratings[row]:g} is not one of the levels, so it has no probability")
@@ -84,10 +78,9 @@ def round_to_level(predicted: ArrayLike, levels: ArrayLike) -> Float64:
 def coverage(truth: ArrayLike, low: ArrayLike, high: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Share of ratings within ``low <= r <= high``; to be held against `interval_mass`."""
     ratings, below, above = _numbers("truth", truth), np.asarray(low, float), np.asarray(high, float)
-    if not len(ratings) == len(below) == len(above):
-        raise ParameterError(f"truth, low and high have lengths {len(ratings)}, {len(below)} and {len(above)}")
+    _check_lengths(truth=ratings, low=below, high=above)
     _check_predicted(below + above)
-    return _mean(((below <= ratings) & (ratings <= above)).astype(np.float64), weight)
+    return weighted_mean(((below <= ratings) & (ratings <= above)).astype(np.float64), weight)
 
 
 def interval_mass(
@@ -95,11 +88,12 @@ def interval_mass(
 ) -> float:
     """Mean probability that the model itself gives its intervals: what `coverage` should come to."""
     levels = _numbers("levels", levels)
-    below, above = np.asarray(low, float)[:, None], np.asarray(high, float)[:, None]
-    inside = (below <= levels) & (levels <= above)
-    mass = (np.asarray(proba, dtype=np.float64) * inside).sum(1)
-    _check_predicted(mass)
-    return _mean(mass, weight)
+    below, above = np.asarray(low, float), np.asarray(high, float)
+    probabilities = _probabilities(proba, len(below), len(levels))
+    _check_lengths(low=below, high=above)
+    _check_predicted(below + above)
+    inside = (below[:, None] <= levels) & (levels <= above[:, None])
+    return weighted_mean((probabilities * inside).sum(1), weight)
 
 
 def ndcg(user: ArrayLike, truth: ArrayLike, predicted: ArrayLike, k: int | None = 10) -> float:
@@ -164,10 +158,11 @@ def paired_difference(
     Users are drawn with replacement, each with all of their rows: the errors of one person's ratings go together,
     and rows drawn one by one would make the difference look surer than it is.
     """
-    own = _numbers("loss", loss)
-    weights = np.ones(len(own)) if weight is None else _numbers("weight", weight)
-    who = np.unique(np.asarray(user), return_inverse=True)[1]
-    gaps = own - _numbers("other", other)
+    own, against, people = _numbers("loss", loss), _numbers("other", other), np.asarray(user)
+    weights = np.ones(len(own)) if weight is None else _weights(weight, len(own))
+    _check_lengths(user=people, loss=own, other=against)
+    who = np.unique(people, return_inverse=True)[1]
+    gaps = own - against
     sums, counts = np.bincount(who, weights * gaps), np.bincount(who, weights)
     n = len(sums)
     rng = np.random.default_rng(random_state)
@@ -185,8 +180,7 @@ def paired_difference(
 
 def _errors(truth: ArrayLike, predicted: ArrayLike) -> Float64:
     ratings, predictions = _numbers("truth", truth), np.asarray(predicted, dtype=np.float64)
-    if ratings.shape != predictions.shape:
-        raise ParameterError(f"truth has shape {ratings.shape}, predicted {predictions.shape}; pass one value a row")
+    _check_lengths(truth=ratings, predicted=predictions)
     _check_predicted(predictions)
     return ratings - predictions
 
@@ -210,19 +204,48 @@ def _numbers(name: str, values: ArrayLike) -> Float64:
     return array
 
 
-def _mean(values: Float64, weight: ArrayLike | None) -> float:
+def _probabilities(proba: ArrayLike, n: int, n_levels: int) -> Float64:
+    array: Float64 = np.asarray(proba, dtype=np.float64)
+    if array.shape != (n, n_levels):
+        raise ParameterError(
+            f"proba has shape {array.shape}; it must be {(n, n_levels)}: a row a rating, a column a level"
+        )
+    _check_predicted(array.sum(1))
+    odd = np.flatnonzero((array < 0).any(1) | (np.abs(array.sum(1) - 1) > 1e-3))
+    if len(odd):
+        raise DataError(f"proba, row {odd[0]}: {array[odd[0]].tolist()} are no probabilities; they must sum to 1")
+    return array
+
+
+def weighted_mean(values: Float64, weight: ArrayLike | None) -> float:
+    """Mean over rows, each counted by its weight."""
     if weight is None:
         return float(values.mean())
-    weights = _numbers("weight", weight)
+    weights = _weights(weight, len(values))
     return float(weights @ values / weights.sum())
+
+
+def _weights(weight: ArrayLike, n: int) -> Float64:
+    weights = _numbers("weight", weight)
+    if len(weights) != n or (weights < 0).any() or not weights.any():
+        raise ParameterError(f"weight must hold {n} numbers of 0 or more, not all of them 0")
+    return weights
+
+
+def _check_lengths(**columns: NDArray[Any]) -> None:
+    if len({column.shape for column in columns.values()}) > 1:
+        shapes = ", ".join(f"{name} {column.shape}" for name, column in columns.items())
+        raise ParameterError(f"shapes differ: {shapes}; pass one value a row")
 
 
 def _by_user(user: ArrayLike, truth: ArrayLike, predicted: ArrayLike) -> tuple[Integers, Float64, Float64]:
     """Rows sorted by user; of each user as they came."""
-    _errors(truth, predicted)
-    who = np.unique(np.asarray(user), return_inverse=True)[1]
+    people, ratings, predictions = np.asarray(user), _numbers("truth", truth), np.asarray(predicted, dtype=np.float64)
+    _check_lengths(user=people, truth=ratings, predicted=predictions)
+    _check_predicted(predictions)
+    who = np.unique(people, return_inverse=True)[1]
     order = np.argsort(who, kind="stable")
-    return who[order], _numbers("truth", truth)[order], np.asarray(predicted, dtype=np.float64)[order]
+    return who[order], ratings[order], predictions[order]
 
 
 def _groups(who: Integers) -> list[tuple[int, int]]:

@@ -78,14 +78,19 @@ def build_ratings(
     )
 
 
+def pair_codes(users: Integers, items: Integers) -> NDArray[np.int64]:
+    """One number a pair, in the order of users, then items."""
+    codes: NDArray[np.int64] = users.astype(np.int64) * (int(items.max(initial=0)) + 1) + items
+    return codes
+
+
 def deal_pairs(users: Integers, items: Integers, rng: np.random.Generator) -> tuple[Integers, int]:
     """Deal the distinct pairs like cards: the place of each row's pair in a random order, and how many pairs there are.
 
     Cards are numbered in the order of ids, so the result does not depend on the order of rows; copies of a pair
     stay together. Who keeps a part out keeps the first places.
     """
-    pairs = users.astype(np.int64) * (int(items.max(initial=0)) + 1) + items
-    distinct, card = np.unique(pairs, return_inverse=True)
+    distinct, card = np.unique(pair_codes(users, items), return_inverse=True)
     return rng.permutation(len(distinct))[card], len(distinct)
 
 

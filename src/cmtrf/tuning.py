@@ -6,10 +6,11 @@ import hashlib
 import inspect
 import json
 import logging
+import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -20,19 +21,18 @@ import joblib
 import numpy as np
 from sklearn.base import clone
 
-from cmtrf.encode import number_ratings
+from cmtrf.encode import truth_of
 from cmtrf.errors import NotConvergedWarning, ParameterError, ScaleWarning
 from cmtrf.estimators import load
-from cmtrf.files import write_whole
+from cmtrf.files import json_text, write_whole
 from cmtrf.kernels.choose import count_jobs
-from cmtrf.kernels.table import Float64
 from cmtrf.metrics import mae, mse
 from cmtrf.models.stored import package_version
+from cmtrf.plan import whole_number
 from cmtrf.progress import Progress
-from cmtrf.splits import Split
+from cmtrf.splits import Split, uniform
 from cmtrf.tables.columns import Columns
 from cmtrf.tables.writing import frame
-from cmtrf.vocabulary import Grid as Levels
 
 log = logging.getLogger("cmtrf")
 
@@ -112,31 +112,32 @@ class Interrupted(KeyboardInterrupt):
 
 def search(
     model: Any,
-    split: Split,
+    table: Any,
     grid: Grid,
     *,
+    share: float = 0.1,
     metric: str = "mse",
     patience: int | None = None,
     n_jobs: int | None = None,
     progress: bool | None = None,
     title: str = "tuning",
-    store: Path | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> Search:
-    """Fit every setting of a grid to the train part of a split, and judge it by the test part.
-
-    Pass ``split.validation()``, which is made of nothing but the train part of ``split``; the test part of ``split``
-    itself has to stay out of every choice.
+    """Fit every setting of a grid to one part of train, and judge it by the rest, the validation part.
 
     Parameters
     ----------
     model : estimator
         `cmtrf.CMTRF`, or anything with ``set_params``, ``fit(table)`` and ``predict(pairs)``.
-    split : Split
-        Fitted is ``split.train``, judged by ``split.test``.
+    table : Split or table
+        What train is. Of a `Split` only its train part is looked at, and the validation part is cut from that by the
+        split's own rule (``split.validation(share)`` may be passed as well); of a table it is cut uniformly.
     grid : mapping of str to sequence
         Values of each parameter; all combinations are tried. The name ``"lambda"`` stands for ``lambda_u`` and
         ``lambda_v`` together. One list of lambdas is a path: it is walked from the weakest to the strongest, each fit
         starting where the one before it ended, where the model can do that.
+    share : float
+        Share of the validation part.
     metric : {"mse", "mae"}
         What is to be low.
     patience : int, optional
@@ -148,7 +149,7 @@ def search(
         A bar on stderr; None: only on a terminal.
     title : str
         What the bar is called.
-    store : Path, optional
+    store : path, optional
         A folder that keeps every trial and the last fit of each unfinished path: the same search started again
         with it goes on where it was interrupted, to the same result.
 
@@ -167,33 +168,43 @@ def search(
     >>> from cmtrf.datasets import load_demo
     >>> split = splits.uniform(load_demo())
     >>> model = CMTRF(rank=3, random_state=0)
-    >>> found = tuning.search(model, split.validation(), {"lambda": [1, 2, 4, 8]}, n_jobs=1)
+    >>> found = tuning.search(model, split, {"lambda": [1, 2, 4, 8]}, n_jobs=1)
     >>> found.best_params
     {'lambda_u': 2, 'lambda_v': 2}
     >>> model = model.set_params(**found.best_params).fit(split.train)
     """
     if metric not in METRICS:
         raise ParameterError(f"metric={metric!r}: pass one of {', '.join(map(repr, METRICS))}")
-    values = {name: [_plain(value) for value in entries] for name, entries in grid.items()}
+    if patience is not None:
+        whole_number("patience", patience, 1)
+    values = {name: _list_values(name, entries) for name, entries in grid.items()}
     _check_grid(model, values)
+    split = table if isinstance(table, Split) else uniform(table, share)
+    if isinstance(table, Split) and not table.is_validation:
+        split = table.validation(share)
+    folder = None if store is None else Path(store)
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
     paths = list(_paths(values))
     jobs = count_jobs(n_jobs)
     workers = min(jobs, len(paths))
     model = clone(model)
     if "n_jobs" in model.get_params():
         model.set_params(n_jobs=max(1, jobs // workers))
-    walk = _Walk(model, split.train_columns, split.test_columns, metric, patience, store)
+    interrupted, active = threading.Event(), set[int]()
+    walk = _Walk(model, split.train_columns, split.test_columns, metric, patience, folder, interrupted)
     done: list[list[Trial]] = [[] for _ in paths]
-    interrupted = threading.Event()
-    with _quiet(), Progress(progress).phase(title, sum(map(len, paths))) as bar:
+    with quiet(), Progress(progress).phase(title, sum(map(len, paths))) as bar:
 
         def walk_path(path: list[dict[str, Any]], trials: list[Trial]) -> None:
-            for trial in walk.trials(path):
-                trials.append(trial)
-                best = min(each.score for each in _flat(done))
-                bar.show(len(_flat(done)), f"best {metric} {best:.4f}")
-                if interrupted.is_set():  # a thread cannot be stopped from outside: it ends after this fit
-                    return
+            active.add(id(trials))
+            try:
+                for trial in walk.trials(path):
+                    trials.append(trial)
+                    best = min(each.score for each in _flat(done))
+                    bar.show(len(_flat(done)), f"best {metric} {best:.4f}")
+            finally:
+                active.discard(id(trials))
 
         try:
             # Kernels let go of the interpreter, and threads share the table: no process has to be started or fed.
@@ -201,6 +212,8 @@ def search(
             run(joblib.delayed(walk_path)(path, trials) for path, trials in zip(paths, done, strict=True))
         except KeyboardInterrupt:
             interrupted.set()
+            while active:  # a thread cannot be stopped from outside: it ends with its sweep
+                time.sleep(0.01)
             raise Interrupted(Search(_flat(done), metric, values)) from None
     return Search(_flat(done), metric, values)
 
@@ -218,18 +231,22 @@ class _Walk:
     metric: str
     patience: int | None
     store: Path | None
+    interrupted: threading.Event
 
     def trials(self, path: list[dict[str, Any]]) -> Iterator[Trial]:
         """Yield one trial after the other, those first that the store has."""
         memory = _Memory.of(self, path)
         trials, last = memory.recall(path, self._is_over)
         yield from trials
-        while not self._is_over(trials, path):
+        while not self._is_over(trials, path) and not self.interrupted.is_set():
             trial, last = self._try(path[len(trials)], last)
+            if self.interrupted.is_set():
+                return
             trials.append(trial)
             memory.keep(trials, last)
             yield trial
-        memory.forget_models()
+        if self._is_over(trials, path):
+            memory.forget_models()
 
     def _is_over(self, trials: Sequence[Trial], path: Sequence[Any]) -> bool:
         """Whether nothing is left to try, or the last trials were all worse than the best before them."""
@@ -240,7 +257,11 @@ class _Walk:
 
     def _try(self, params: dict[str, Any], last: Any) -> tuple[Trial, Any]:
         model = clone(self.model).set_params(**_constructor(params))
-        options = {} if last is None or not _starts_warm(model) else {"start": last}
+        options: dict[str, Any] = {}
+        if last is not None and _takes(model.fit, "start"):
+            options["start"] = last
+        if _takes(model.fit, "callback"):
+            options["callback"] = lambda _: self.interrupted.is_set()
         begun = time.perf_counter()
         model.fit(self.train, **options)
         predicted = model.predict(self.validation)
@@ -251,18 +272,13 @@ class _Walk:
         return Trial(params, score, seconds, sweeps, converged), model
 
 
-def truth_of(model: Any, columns: Columns) -> Float64:
-    """Ratings of a table as numbers; where they are words, as the fitted model counts them."""
-    return number_ratings(columns, Levels.of_levels(model.levels_))
-
-
-def _starts_warm(model: Any) -> bool:
-    return "start" in inspect.signature(model.fit).parameters
+def _takes(method: Any, parameter: str) -> bool:
+    return parameter in inspect.signature(method).parameters
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Say nothing of what is usual at the ends of a grid: fits that do not settle, factors that shrink to nothing."""
+def quiet() -> Iterator[None]:
+    """Say nothing of what is usual where models are judged: fits that do not settle, ids that are not in train."""
     level = log.level
     log.setLevel(logging.ERROR)
     try:
@@ -288,7 +304,7 @@ class _Memory:
         params = {name: value for name, value in walk.model.get_params().items() if name not in ("n_jobs", "progress")}
         key = [package_version(), type(walk.model).__name__, repr(params), path, walk.metric, walk.patience]
         digest = hashlib.sha256(repr([*key, walk.train.digest(), walk.validation.digest()]).encode()).hexdigest()
-        return cls(walk.store / f"path-{digest[:16]}.json", _starts_warm(walk.model))
+        return cls(walk.store / f"path-{digest[:16]}.json", _takes(walk.model.fit, "start"))
 
     def recall(
         self, path: list[dict[str, Any]], is_over: Callable[[Sequence[Trial], Sequence[Any]], bool]
@@ -309,7 +325,7 @@ class _Memory:
             return
         if self.warm:
             model.save(self._checkpoint(len(trials)))
-        text = json.dumps([asdict(trial) for trial in trials], indent=1, default=repr)
+        text = json_text([asdict(trial) for trial in trials])
         write_whole(self.file, lambda file: file.write(text.encode()))
         self._checkpoint(len(trials) - 1).unlink(missing_ok=True)
 
@@ -351,7 +367,11 @@ def _paths(grid: Mapping[str, list[Any]]) -> Iterator[list[dict[str, Any]]]:
         if walked is None:
             yield [fixed]
         else:
-            yield [{name: value if name == walked else fixed[name] for name in grid} for value in sorted(grid[walked])]
+            numbers = sorted(value for value in grid[walked] if _is_number(value))
+            words = [[value] for value in grid[walked] if not _is_number(value)]  # "auto" is neither weak nor strong
+            for run in [numbers, *words]:
+                if run:
+                    yield [{name: value if name == walked else fixed[name] for name in grid} for value in run]
 
 
 def _constructor(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -366,10 +386,20 @@ def _constructor(params: Mapping[str, Any]) -> dict[str, Any]:
 def _is_at_end(best: Any, values: Sequence[Any]) -> bool:
     """Whether a number, or one of a tuple's numbers, is the least or the greatest of more than two."""
     if isinstance(best, tuple):
-        return any(_is_at_end(each, sorted({value[k] for value in values})) for k, each in enumerate(best))
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-        return False
-    return len(values) > 2 and best in (min(values), max(values))
+        tuples = [value for value in values if isinstance(value, tuple)]
+        return any(_is_at_end(each, sorted({value[k] for value in tuples})) for k, each in enumerate(best))
+    numbers = [value for value in values if _is_number(value)]
+    return len(numbers) > 2 and best in (min(numbers), max(numbers))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _list_values(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ParameterError(f"the grid has {name}={values!r}: pass a list of values")
+    return [_plain(value) for value in values]
 
 
 def _plain(value: Any) -> Any:

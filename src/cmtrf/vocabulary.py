@@ -132,6 +132,11 @@ class Grid:
         return cls(_frozen(np.arange(1.0, len(words) + 1)), tuple(words))
 
     @classmethod
+    def of_fitted(cls, levels: NDArray[Any]) -> Grid:
+        """Return the scale whose `levels` these are; words stay words, even if all of them are digits."""
+        return cls.of_words(levels.tolist()) if levels.dtype.kind in "OU" else cls.of_ratings(levels)
+
+    @classmethod
     def of_ratings(cls, ratings: NDArray[np.float64]) -> Grid:
         """Take the distinct values of the data as the scale, however many they are."""
         return cls(_frozen(np.unique(ratings)))

@@ -126,7 +126,7 @@ def evaluate(
 
     What has to be chosen for a model is chosen on a part of train. Then it is fitted to all of train.
 
-    Every number is over all test rows, also cold ones, whose user or item train lacks.
+    Errors are means over all test rows, cold ones included: those whose user or item train lacks.
     """
     check_output(output, (".json",))
     from cmtrf.evaluate import evaluate as run
@@ -168,7 +168,13 @@ def show(result: Evaluation) -> None:
         print(f"{data['set']}: {data['release'] or 'not a release that is known by its checksum'}")
     print(fill(result.text, WIDTH))
     if result.score == "paper":
-        print("errors counted as in the paper's program: predictions not clipped, one-level users left out of sums")
+        print(
+            fill(
+                "MSE, RMSE and MAE of the mean as the paper's program counts them: predictions not clipped, users of "
+                "one level left out of sums, though not of divisors, for models with several scales",
+                WIDTH,
+            )
+        )
     print()
     names = ["", *(row["model"] for row in summary)]
     rows = [[about, *(_cell(row, name, 4) for row in summary)] for name, about in MEASURES.items()]
@@ -188,26 +194,30 @@ def show_notes(result: Evaluation) -> None:
     chosen = {name: found["params"] for name, found in result.tuning.items() if found["params"]}
     if chosen:
         print("\nchosen on a part of train")
-        print(*align(["", ""], [[f"  {name}", _word(params)] for name, params in chosen.items()][:]), sep="\n")
+        _print_rows([[name, _word(params)] for name, params in chosen.items()], [False, False])
     if result.paired:
         print(f"\nagainst {result.paired[0]['against']}, mean over test rows (standard error, over users)")
         rows = [
             [
-                f"  {found['model']}",
+                found["model"],
                 "log loss" if found["measure"] == "log_loss" else "squared error",
                 f"{found['difference']:+.4f}",
                 f"({found['standard_error']:.4f})",
             ]
             for found in result.paired
         ]
-        for line in align(["", "", "", ""], rows, to_the_right=[False, False, True, True]):
-            print(line) if line else None
+        _print_rows(rows, [False, False, True, True])
     at_end = {name: found["at_end"] for name, found in result.tuning.items() if found.get("at_end")}
     for name, parameters in at_end.items():
         say(f"{name}: the best value of {', '.join(parameters)} is at the end of its list; beyond may be better")
     unsettled = dict.fromkeys(run["model"] for run in result.runs if run["converged"] is False)
     if unsettled:
         say(f"stopped at max_sweeps before the objective settled: {', '.join(unsettled)}")
+
+
+def _print_rows(rows: list[list[str]], to_the_right: list[bool]) -> None:
+    for line in list(align([""] * len(rows[0]), rows, to_the_right=to_the_right))[1:]:
+        print(f"  {line}")
 
 
 def _cell(row: dict[str, Any], name: str, digits: int) -> str:

@@ -9,9 +9,10 @@ import logging
 import os
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ class Known:
     read: Callable[[list[bytes]], pl.DataFrame]
     where: str
     licence: str
-    counts: Counts | None  # as its publisher states them; None where that is not known
+    counts: Counts
     releases: dict[str, str] = field(default_factory=dict)  # SHA-256 of the files read -> what they are
 
 
@@ -112,7 +113,7 @@ def open_known(name: str, path: str | os.PathLike[str], *, drop_constant_users: 
         ) from error
     found = Counts(table["user"].n_unique(), table["item"].n_unique(), table.height)
     log.info("%s: %s; %s", name, found, release or "not a release that is known by its checksum")
-    if release is None and known.counts is not None and found != known.counts:
+    if release is None and found != known.counts:
         warnings.warn(
             f"{path} has {found}; {name} was published with {known.counts}: it is a part of it or another release, "
             "or was not fetched whole",
@@ -123,12 +124,16 @@ def open_known(name: str, path: str | os.PathLike[str], *, drop_constant_users: 
 
 
 def recognize(path: str | os.PathLike[str]) -> str | None:
-    """Name of the known set that an archive or a folder holds, None if it holds none."""
-    path = Path(path)
-    for name, known in KNOWN.items():
-        if all(any(_matches(PurePosixPath(each), names, known.hint) for each in _list(path)) for names in known.files):
-            return name
-    return None
+    """Name of the known set that an archive or a folder holds, None if it holds none; several are an error."""
+    files = list(_list(Path(path)))
+    found = [
+        name
+        for name, known in KNOWN.items()
+        if all(any(_matches(file, names, known.hint) for file in files) for names in known.files)
+    ]
+    if len(found) > 1 and found != ["ml-100k", "ml-100k-u"]:  # the same archive, and the first is the whole of it
+        raise ParameterError(f"{path} holds {' and '.join(found)}: say which of them is meant")
+    return found[0] if found else None
 
 
 def _drop_constant(table: pl.DataFrame) -> pl.DataFrame:
@@ -143,48 +148,72 @@ def _drop_constant(table: pl.DataFrame) -> pl.DataFrame:
 # Finding the files ------------------------------------------------------------------------------------------
 
 
-def _list(path: Path) -> Iterator[str]:
-    """Paths of the files inside an archive or a folder, with the name of what holds them in front."""
+class File(NamedTuple):
+    """A file, or an entry of an archive."""
+
+    place: Path  # what holds it: a folder, an archive, or itself
+    inside: str  # its path below that, beginning with the name of the place
+
+    @property
+    def name(self) -> str:
+        """Its name without folders."""
+        return self.inside.rpartition("/")[2]
+
+
+def _list(path: Path) -> Iterator[File]:
+    """Files inside an archive or a folder; a file itself."""
+    path = path.resolve()
     if path.is_dir():
         for file in sorted(path.rglob("*")):
             if file.is_file():
-                yield file.absolute().as_posix()
-    elif path.suffix.lower() == ".zip" and zipfile.is_zipfile(path):
+                yield File(path, f"{path.name}/{file.relative_to(path).as_posix()}")
+    elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for entry in archive.namelist():
-                yield f"{path.absolute().as_posix()}!/{entry}"
+                yield File(path, f"{path.name}/{entry}")
     elif path.is_file():
-        yield path.absolute().as_posix()
+        yield File(path, path.name)
 
 
-def _matches(file: PurePosixPath, names: str, hint: str) -> bool:
-    return file.name in names.split("|") and hint in file.as_posix().lower()
+def _matches(file: File, names: str, hint: str) -> bool:
+    return file.name in names.split("|") and hint in file.inside.lower()
 
 
 def _find_file(names: str, path: Path, known: Known, name: str) -> bytes:
-    """Read the file, out of the path itself or an archive that lies in the folder."""
+    """Read the file, out of the path itself or of an archive that lies in the folder.
+
+    A file that lies in the folder or is the path itself need not have the set's name above it, as long as it has not
+    another set's.
+    """
     if not path.exists():
         raise MissingFileError(f"there is no file or folder {path}; {_say_where(name, known)}")
     archives = sorted(path.glob("*.zip")) if path.is_dir() else []
-    for hint in (known.hint, ""):  # the name alone will do where nothing has the hint, but for a zip beside others
-        for place in [path, *archives] if hint == known.hint else [path]:
-            for file in _list(place):
-                if _matches(PurePosixPath(file), names, hint):
-                    return _read_bytes(file, place)
+    for file in (each for place in (path, *archives) for each in _list(place)):
+        if _matches(file, names, known.hint):
+            return _read_bytes(file)
+    others = [other.hint for other in KNOWN.values() if other.hint not in ("", known.hint)]
+    for file in _list(path):
+        nearby = not zipfile.is_zipfile(path) and file.inside.count("/") <= 1
+        if nearby and _matches(file, names, "") and not any(hint in file.inside.lower() for hint in others):
+            return _read_bytes(file)
     wanted = " or ".join(names.split("|"))
-    raise MissingFileError(f"{path} holds no file {wanted}; {_say_where(name, known)}")
+    below = f" with {known.hint!r} in its path" if known.hint else ""
+    raise MissingFileError(f"{path} holds no file {wanted}{below}; {_say_where(name, known)}")
 
 
-def _read_bytes(file: str, place: Path) -> bytes:
+def _read_bytes(file: File) -> bytes:
+    below = file.inside.partition("/")[2]
     try:
-        if place.is_dir() or "!/" not in file:
-            raw = Path(file).read_bytes()
+        if file.place.is_dir():
+            raw = (file.place / below).read_bytes()
+        elif below:
+            with zipfile.ZipFile(file.place) as archive:
+                raw = archive.read(below)
         else:
-            with zipfile.ZipFile(place) as archive:
-                raw = archive.read(file.split("!/", 1)[1])
-        return bz2.decompress(raw) if file.endswith(".bz2") else raw
-    except (OSError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"{file} cannot be read: {error}; fetch it again") from error
+            raw = file.place.read_bytes()
+        return bz2.decompress(raw) if file.name.endswith(".bz2") else raw
+    except (OSError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{file.place}, {file.inside}: cannot be read: {error}; fetch it again") from error
 
 
 def _say_where(name: str, known: Known) -> str:
@@ -202,20 +231,27 @@ def _unreadable() -> tuple[type[Exception], ...]:
     return (pl.exceptions.PolarsError, KeyError, OSError, ValueError)
 
 
-def _read_text(raw: bytes, separator: str, names: tuple[str, ...], **options: Any) -> pl.DataFrame:
+def _read_text(raw: bytes, separator: str, names: tuple[str, ...], **types: Any) -> pl.DataFrame:
     import polars as pl
 
     if separator == "::":
         raw, separator = raw.replace(b"::", b"\t"), "\t"
-    options = {"has_header": False, **options}
-    table = pl.read_csv(io.BytesIO(raw), separator=separator, new_columns=list(names), **options)
+    types = {"rating": pl.Float64, **types}  # half stars may come late
+    table = pl.read_csv(
+        io.BytesIO(raw), separator=separator, has_header=False, new_columns=list(names), schema_overrides=types
+    )
+    return _tidy(table, names)
+
+
+def _tidy(table: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
+    """No gaps; whole ratings as whole numbers."""
+    import polars as pl
+
     gaps = table.select(pl.any_horizontal(pl.all().is_null()).arg_true()).to_series()
     if len(gaps):
         raise ValueError(f"row {gaps[0]} has fewer than {len(names)} values")
     rating = table["rating"]
-    if not rating.dtype.is_numeric():
-        raise ValueError("its ratings are not numbers")
-    if rating.dtype.is_float() and bool((rating % 1 == 0).all()):
+    if bool((rating % 1 == 0).all()):
         table = table.with_columns(rating.cast(pl.Int64))
     return table
 
@@ -238,11 +274,15 @@ def _read_colons(contents: list[bytes]) -> pl.DataFrame:
 def _read_movietweetings(contents: list[bytes]) -> pl.DataFrame:
     import polars as pl
 
-    return _read_text(contents[0], "::", FOUR, schema_overrides={"item": pl.String})  # 0104257 is not 104257
+    return _read_text(contents[0], "::", FOUR, item=pl.String)  # 0104257 is not 104257
 
 
 def _read_goodbooks(contents: list[bytes]) -> pl.DataFrame:
-    return _read_text(contents[0], ",", FOUR[:3], has_header=True)
+    import polars as pl
+
+    table = pl.read_csv(io.BytesIO(contents[0]), schema_overrides={"rating": pl.Float64})
+    table = table.select(pl.col("user_id").alias("user"), pl.col("book_id").alias("item"), "rating")
+    return _tidy(table, FOUR[:3])
 
 
 def _read_epinions(contents: list[bytes]) -> pl.DataFrame:
@@ -323,7 +363,7 @@ KNOWN: dict[str, Known] = {
     ),
     "movietweetings": Known(
         ("ratings.dat",), "movietweetings", _read_movietweetings, "github.com/sidooms/MovieTweetings (snapshots/100K)",
-        "MIT licence", None,
+        "MIT licence", Counts(16_554, 10_506, 100_000),
         {"c0dd868c2632d10002ebc928ddc5345f33adeaa59eca52c2941c26a2c5e36fd6": "MovieTweetings, snapshot 100K"},
     ),
 }  # fmt: skip

@@ -20,6 +20,7 @@ Rounding = Literal["nearest", "down", "up"] | None
 
 # Shapes of `make_clustered`: a level's share of the ratings is the mass that a beta distribution has in its bin.
 SHAPES = ((1.0, 1.0), (4.0, 1.2), (0.5, 0.5), (3.0, 3.0), (1.2, 4.0))  # even, generous, extreme, cautious, strict
+DRAWS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +151,8 @@ def make_sd2(
     steepness_mean, steepness_sd : float
         ``c_i ~ N(steepness_mean, steepness_sd)`` (not stated).
     negative : {"reflect", "redraw", "keep"}
-        What becomes of a negative ``c_i``: its absolute value (2% of users with the defaults), another draw, or
-        itself, as the paper's text has it.
+        What becomes of a negative ``c_i``: its absolute value (2% of users with the defaults), another draw (a normal
+        distribution cut off at 0), or itself, as the paper's text has it.
     rounding, train_share, test_share, random_state, return_truth
         As for `make_sd1`.
 
@@ -161,7 +162,8 @@ def make_sd2(
         Columns user, item, rating, part (``"train"`` or ``"test"``). The scales in Truth are
         ``Upsilon_i(1), ..., Upsilon_i(L)``.
     """
-    from scipy.special import expit  # a tenth of a second that `import cmtrf.datasets` need not spend
+    from scipy.special import expit  # time that `import cmtrf.datasets` need not spend
+    from scipy.stats import truncnorm
 
     rng = np.random.default_rng(random_state)
     U, V = _draw_factors(rng, n_users, n_items, rank, factor_mean, factor_sd)
@@ -169,10 +171,10 @@ def make_sd2(
     if negative == "reflect":
         c = np.abs(c)
     elif negative == "redraw":
-        if steepness_mean <= 0 and steepness_sd == 0:
-            raise ParameterError('negative="redraw" never ends with steepness_mean <= 0 and steepness_sd = 0')
-        while (c <= 0).any():
-            c = np.where(c > 0, c, rng.normal(steepness_mean, steepness_sd, n_users))
+        if steepness_sd <= 0:
+            raise ParameterError(f'steepness_sd={steepness_sd!r}: negative="redraw" needs a number above 0')
+        cut_off = -steepness_mean / steepness_sd
+        c = truncnorm.rvs(cut_off, np.inf, loc=steepness_mean, scale=steepness_sd, size=n_users, random_state=rng)
     elif negative != "keep":
         raise ParameterError(f'negative={negative!r}: pass "reflect", "redraw" or "keep"')
 
@@ -225,7 +227,7 @@ def make_clustered(
         Columns user, item, rating, part (``"train"`` or ``"test"``). The scales in Truth are the thresholds of
         the types, (n_scales, n_levels - 1).
     """
-    from scipy.stats import beta, norm
+    from scipy.stats import beta  # time that `import cmtrf.datasets` need not spend
 
     if n_scales < 1:
         raise ParameterError(f"n_scales={n_scales!r}: pass 1 or more")
@@ -233,8 +235,9 @@ def make_clustered(
     U, V = _draw_factors(rng, n_users, n_items, rank, 0.0, max(rank, 1) ** -0.25)
     more = np.exp(rng.uniform(np.log(0.4), np.log(4), (max(n_scales - len(SHAPES), 0), 2)))
     a, b = np.vstack([SHAPES, more])[:n_scales].T[:, :, None]
-    spread = np.sqrt(1 + noise**2)
-    thresholds = spread * norm.ppf(beta.cdf(np.arange(1, n_levels) / n_levels, a, b))
+    some = rng.integers(0, (n_users, n_items), (DRAWS, 2))  # pairs whose noisy scores tell how all are distributed
+    noisy = (U[some[:, 0]] * V[some[:, 1]]).sum(1) + noise * rng.standard_normal(DRAWS)
+    thresholds = np.quantile(noisy, beta.cdf(np.arange(1, n_levels) / n_levels, a, b))
     user_scale = rng.integers(0, n_scales, n_users)
 
     def rate(users: Integers, items: Integers) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from cmtrf import metrics
-from cmtrf.encode import encode_pairs
+from cmtrf.encode import truth_of
 from cmtrf.errors import UnavailableError
 from cmtrf.kernels.table import Float64
 from cmtrf.splits import Split
 from cmtrf.tables.columns import Columns
-from cmtrf.tuning import truth_of
+from cmtrf.tuning import quiet
 from cmtrf.vocabulary import Grid, Vocabulary
 
 log = logging.getLogger("cmtrf")
@@ -52,9 +53,9 @@ def measure(model: Any, split: Split, score: str = "all") -> tuple[Measures, Row
     split
         The split.
     score
-        ``"all"``: every row. ``"paper"``: squared and absolute errors as the paper's program counts them: predictions
-        are not clipped; for a scale a user, or one a cluster, rows of users with a single level in train are left
-        out of the sum, while the divisor counts them.
+        ``"all"``: every row. ``"paper"``: MSE, RMSE and MAE of the mean as the paper's program counts them:
+        predictions are not clipped; for a scale a user, or one a cluster, rows of users with a single level in train
+        are left out of the sum, while the divisor counts them. All else counts every row.
 
     Returns
     -------
@@ -64,33 +65,40 @@ def measure(model: Any, split: Split, score: str = "all") -> tuple[Measures, Row
         Columns of the test rows: rating, prediction, and, where the model has them, median and log_loss;
         ``counted`` is 0 where the paper's counting leaves an error out.
     """
-    test = split.test_columns
-    grid = Grid.of_levels(model.levels_)
+    test, known = split.test_columns, ~split.cold
+    grid = Grid.of_fitted(np.asarray(model.levels_))
     truth, weight, users = truth_of(model, test), test.weight, test.user
     clipped = _predict(model, test)
     rows: Rows = {"rating": truth, "prediction": clipped}
     if score == "paper":
         rows["prediction"] = _predict(model, test, clip=False)
         rows["counted"] = _counted(model, split)
-    errors = np.abs(truth - rows["prediction"]) * rows.get("counted", 1.0)
-    mse = metrics.mse(np.zeros_like(errors), errors, weight)
+    squared = losses(rows)["mse"]
+    absolute = np.abs(truth - rows["prediction"]) * rows.get("counted", 1.0)
     values: Measures = dict.fromkeys(MEASURES)
     values |= {
-        "mse": mse,
-        "rmse": float(np.sqrt(mse)),
-        "mae": metrics.mae(np.zeros_like(errors), errors, weight),
+        "mse": metrics.weighted_mean(squared, weight),
+        "rmse": float(np.sqrt(metrics.weighted_mean(squared, weight))),
+        "mae": metrics.weighted_mean(absolute, weight),
         "mae_rounded": metrics.mae(truth, metrics.round_to_level(clipped, grid.values), weight),
         "ndcg_10": _or_none(metrics.ndcg, users, truth, rows["prediction"], LENGTH),
         "kendall_tau": _or_none(metrics.kendall_tau, users, truth, rows["prediction"]),
     }
-    known = ~split.cold
     if known.any():
         part = None if weight is None else weight[known]
-        values["mse_known"] = metrics.mse(np.zeros(known.sum()), errors[known], part)
-        values["mae_known"] = metrics.mae(np.zeros(known.sum()), errors[known], part)
+        values["mse_known"] = metrics.weighted_mean(squared[known], part)
+        values["mae_known"] = metrics.weighted_mean(absolute[known], part)
     if hasattr(model, "predict_proba"):
         values |= _measure_probabilities(model, test, truth, grid, rows)
     return values, rows
+
+
+def losses(rows: Rows) -> Rows:
+    """Losses of the test rows, by the measure whose mean they make."""
+    found = {"mse": metrics.squared_errors(rows["rating"], rows["prediction"]) * rows.get("counted", 1.0)}
+    if "log_loss" in rows:
+        found["log_loss"] = rows["log_loss"]
+    return found
 
 
 def _measure_probabilities(model: Any, test: Columns, truth: Float64, grid: Grid, rows: Rows) -> Mapping[str, float]:
@@ -120,27 +128,26 @@ def _measure_probabilities(model: Any, test: Columns, truth: Float64, grid: Grid
 
 
 def _predict(model: Any, test: Columns, **options: Any) -> Float64:
-    """Predictions, all of which there must be; one without the option ``clip`` does not clip."""
-    if options.keys() == {"clip"} and not hasattr(model, "scales_"):
+    """Predictions of all rows; a model that has not the option ``clip`` does not clip."""
+    if not options.keys() <= inspect.signature(model.predict).parameters.keys():
         options = {}
-    predicted: Float64 = np.asarray(model.predict(test, **options), dtype=np.float64)
+    with quiet():
+        predicted: Float64 = np.asarray(model.predict(test, **options), dtype=np.float64)
     return predicted
 
 
 def _counted(model: Any, split: Split) -> Float64:
     """1 for the rows whose error the paper's program adds up, 0 for those that only its divisor counts."""
-    n_scales = getattr(model, "n_scales", "fixed")
-    if n_scales in ("fixed", 1):
-        return np.ones(len(split.test_columns))
-    train = split.train_columns
+    train, user_of_row = split.train_columns, split.test_codes[0]
+    if getattr(model, "n_scales", "fixed") in ("fixed", 1):
+        return np.ones(len(user_of_row))
     assert train.rating is not None
     users, user = Vocabulary.of(train.user)
     level = np.unique(train.rating, return_inverse=True)[1]
     used = np.zeros((len(users), int(level.max()) + 1), np.bool_)
     used[user, level] = True
     lone = used.sum(1) == 1
-    code, _ = encode_pairs(split.test_columns, users, users)
-    return np.where((code >= 0) & lone[code], 0.0, 1.0)
+    return np.where((user_of_row >= 0) & lone[user_of_row], 0.0, 1.0)
 
 
 def _or_none(function: Callable[..., float], *arguments: Any) -> float | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cmtrf import splits
-from cmtrf.datasets.known import open_known, recognize
-from cmtrf.encode import settle_table
+from cmtrf.datasets.known import KNOWN, open_known, recognize
+from cmtrf.encode import encode, number_ratings, settle_rows
 from cmtrf.errors import DataError, ParameterError
 from cmtrf.splits import Split
 from cmtrf.splits.protocol import PAPER
-from cmtrf.tables.columns import ColumnNames
+from cmtrf.tables.columns import ColumnNames, Columns
 from cmtrf.tables.reading import column_names, read
 
 log = logging.getLogger("cmtrf")
@@ -27,10 +28,12 @@ def open_table(table: Any, known_set: str | None) -> tuple[Any, str | None, str 
 
     An archive or a folder of a known set is loaded; what has a path and is neither is a file of the caller's own.
     """
+    if known_set is not None and known_set not in KNOWN:
+        raise ParameterError(f"there is no set {known_set!r}; there are {', '.join(KNOWN)}")
     if not isinstance(table, (str, Path)):
         return table, known_set, None
     path = Path(table)
-    if known_set is None and (path.is_dir() or path.suffix.lower() == ".zip"):
+    if known_set is None and path.exists() and (path.is_dir() or path.suffix.lower() == ".zip"):
         known_set = recognize(path)
         if known_set is None:
             raise DataError(
@@ -52,14 +55,14 @@ def split_table(
     duplicates: str,
     names: ColumnNames,
 ) -> Split:
-    """Split a table, repeated pairs settled before."""
+    """Split a table, repeated pairs settled before; in the paper's own sets its rules settle them."""
     if split not in SPLITS:
         raise ParameterError(f"split={split!r}: pass one of {', '.join(map(repr, SPLITS))}")
     if test is not None:
         if split != "auto":
             raise ParameterError(f"split={split!r} and a test part of its own: pass one of them")
-        train, apart = (settle_table(read(each, **names), duplicates) for each in (table, test))
-        return splits.given(train, apart)
+        train, apart = (_settled(read(each, **names), duplicates) for each in (table, test))
+        return splits.given(train, apart, duplicates=duplicates)
     if split == "paper":
         if known_set is None:
             raise ParameterError(
@@ -68,8 +71,8 @@ def split_table(
             )
         return splits.paper(table, known_set)
     if split == "published" or (split == "auto" and known_set is not None and "part" in column_names(table)):
-        return splits.published(table, **names)
-    columns = settle_table(read(table, **names), duplicates)
+        return splits.published(table, duplicates=duplicates, **names)
+    columns = _settled(read(table, **names), duplicates)
     if split == "auto":
         split = "uniform" if columns.timestamp is None else "chronological"
     if split == "uniform":
@@ -77,17 +80,31 @@ def split_table(
     return (splits.chronological if split == "chronological" else splits.user_wise)(columns, test_share)
 
 
-def validation_of(split: Split, model: str) -> Split:
-    """The part of train that choices are made on, cut as the test part was."""
-    validation = split.validation()
-    if not validation.cold.all():
-        return validation
-    log.warning(
-        "every row of the validation part is cold, so it cannot tell one setting from another: those of %s are chosen "
-        "on a uniform tenth of train",
-        model,
-    )
-    return splits.uniform(split.train_columns, 0.1)
+def _settled(columns: Columns, duplicates: str) -> Columns:
+    return columns.keep(settle_rows(columns, duplicates))
+
+
+def validation_of(split: Split) -> Split:
+    """The part of train that choices are made on, cut as the test part was; uniformly where that leaves nothing."""
+    try:
+        validation = split.validation()
+    except DataError as error:  # nobody has enough ratings for a share of them, or all that is left is cold
+        reason = str(error)
+    else:
+        if not validation.cold.all():
+            return validation
+        reason = "every row of it is cold, so that it cannot tell one setting from another"
+    log.warning("the validation part is cut uniformly, not as the test part was: %s", reason)
+    return replace(splits.uniform(split.train_columns, 0.1), is_validation=True)
+
+
+def check_ratings(split: Split, levels: Any, duplicates: str) -> None:
+    """Refuse ratings that no model could be fitted to or judged by, before time is spent on it."""
+    grid = encode(split.train_columns, levels=levels, duplicates=duplicates).grid
+    try:
+        number_ratings(split.test_columns, grid)
+    except DataError as error:
+        raise DataError(f"in the test part, {error}") from None
 
 
 def describe(split: Split, known_set: str | None, release: str | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cmtrf.evaluate.measure import MEASURES, Rows
+from cmtrf.evaluate.measure import MEASURES, Rows, losses
 from cmtrf.metrics import paired_difference
 from cmtrf.models.stored import package_version
 from cmtrf.splits import Split
@@ -74,7 +74,8 @@ class Evaluation:
     def table(self) -> Any:
         """Summary as a polars frame: one row a model."""
         summary = self.summary
-        return frame({name: np.array([row[name] for row in summary], dtype=object) for name in summary[0]})
+        names = summary[0] if summary else {"model": "", "n_runs": 0}
+        return frame({name: np.array([row[name] for row in summary], dtype=object) for name in names})
 
 
 def average(model: str, runs: Sequence[Run]) -> dict[str, Any]:
@@ -88,20 +89,12 @@ def average(model: str, runs: Sequence[Run]) -> dict[str, Any]:
     return row
 
 
-def losses(rows: Rows) -> Rows:
-    """Losses of the test rows, by the measure whose mean they make."""
-    found = {"mse": (rows["rating"] - rows["prediction"]) ** 2 * rows.get("counted", 1.0)}
-    if "log_loss" in rows:
-        found["log_loss"] = rows["log_loss"]
-    return found
-
-
 def compare(rows: Mapping[str, Sequence[Rows]], first: str, split: Split) -> Iterable[dict[str, Any]]:
     """Differences of each model from the first on the same rows, the seeds of a model averaged row by row."""
     test = split.test_columns
     mean = {name: _mean_losses(each) for name, each in rows.items()}
     for name in rows:
-        for measure in mean[name].keys() & mean[first].keys() if name != first else ():
+        for measure in [each for each in mean[first] if each in mean[name] and name != first]:
             own, other = mean[name][measure], mean[first][measure]
             if np.isfinite(own).all() and np.isfinite(other).all():
                 found = paired_difference(test.user, own, other, test.weight)

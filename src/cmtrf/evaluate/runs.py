@@ -5,24 +5,24 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
-from cmtrf.errors import NotConvergedWarning, ParameterError
+from cmtrf.errors import ParameterError
 from cmtrf.evaluate.measure import Rows, measure
 from cmtrf.evaluate.memory import peak_memory
 from cmtrf.evaluate.models import DEFAULT, MODELS, Entry
-from cmtrf.evaluate.parts import describe, open_table, split_table, validation_of
+from cmtrf.evaluate.parts import check_ratings, describe, open_table, split_table, validation_of
 from cmtrf.evaluate.result import Evaluation, Run, compare, list_versions
 from cmtrf.evaluate.store import Store
 from cmtrf.models.stored import package_version
 from cmtrf.plan import whole_number
 from cmtrf.splits import Split
 from cmtrf.tables.columns import ColumnNames
-from cmtrf.tuning import search
+from cmtrf.tuning import quiet, search
 
 log = logging.getLogger("cmtrf")
 
@@ -36,11 +36,11 @@ class Stopped(KeyboardInterrupt):
         n = len(result.runs)
         done = f"{n} finished run{'' if n == 1 else 's'}"
         self.result = result
-        self.kept = (
-            f"{done} and all that was tuned are kept in {path}; the same call goes on from there"
-            if path is not None
-            else f"{done} are lost; with a file to write (-o) they would have been kept"
-        )
+        if path is None:
+            self.kept = f"nothing is kept of {done}; with a file to write (-o) it would have been"
+        else:
+            where = f"{path} keeps {done}" if n else f"the folder beside {path} keeps what was tuned"
+            self.kept = f"{where}; the same call goes on from there"
         super().__init__(f"interrupted; {self.kept}")
 
 
@@ -88,7 +88,8 @@ def evaluate(
     score : {"all", "paper"}
         Count the errors of all test rows, or as the paper's program did (`cmtrf.evaluate.measure.measure`).
     levels, duplicates
-        As for `CMTRF`; repeated pairs are settled before the table is split.
+        As for `CMTRF`; repeated pairs are settled before the table is split. A pair that both parts of a split that
+        is given or published have is an error, unless ``duplicates="keep"``.
     output : path, optional
         JSON file, written after every run. Beside it the folder ``<name>.parts`` keeps every prediction, one Parquet
         file a run, and unfinished searches: calling again does only what is missing.
@@ -120,16 +121,18 @@ def evaluate(
     """
     entries = _check(models, seeds, score)
     release = None
-    if not isinstance(table, Split):
+    if isinstance(table, Split):
+        if test is not None or split != "auto" or known_set is not None or names:
+            raise ParameterError("the table is split already: pass neither test, split, known_set nor names of columns")
+    else:
         table, known_set, release = open_table(table, known_set)
         table = split_table(table, test, split, test_share, known_set, duplicates, names)
+    check_ratings(table, levels, duplicates)
     job = _Job(table, {"levels": levels, "duplicates": duplicates, "n_jobs": n_jobs, "progress": progress}, score)
     result = Evaluation(describe(table, known_set, release), str(table), score, versions=list_versions())
     store = None if output is None else Store.at(Path(output), fresh=fresh)
     if store is not None:
-        runs, tuning = store.recall(result)
-        result.runs = [run for run in runs if run["key"] == job.key(run["model"], run["seed"])]
-        result.tuning = {name: found for name, found in tuning.items() if found["key"] == job.key(name)}
+        result.runs, result.tuning = store.recall(result, job.key)
     rows = {(run["model"], run["seed"]): store.rows(run) for run in result.runs if store is not None}
     try:
         for name, entry in entries.items():
@@ -145,14 +148,15 @@ def evaluate(
                 _sort(result, models)
                 if store is not None:
                     store.write(result)
+        _sort(result, models)
+        by_model: dict[str, list[Rows]] = {}
+        for run in result.runs:
+            by_model.setdefault(run["model"], []).append(rows[run["model"], run["seed"]])
+        result.paired = list(compare(by_model, models[0], table))
+        if store is not None:
+            store.write(result)
     except KeyboardInterrupt:
         raise Stopped(result, None if store is None else store.path) from None
-    by_model: dict[str, list[Rows]] = {}
-    for run in result.runs:
-        by_model.setdefault(run["model"], []).append(rows[run["model"], run["seed"]])
-    result.paired = list(compare(by_model, models[0], table))
-    if store is not None:
-        store.write(result)
     return result
 
 
@@ -184,9 +188,15 @@ class _Job:
         """Digest of everything that a run, or without a seed what is chosen for a model, depends on."""
         entry = MODELS.get(name)
         told = None if entry is None else (repr(sorted(entry.make().get_params().items())), repr(dict(entry.grid)))
-        options = (repr(self.settings["levels"]), self.settings["duplicates"])
-        parts = (package_version(), name, told, options, self.split.name, self.score, seed, self._digest)
+        options = (repr(self.settings["levels"]), self.settings["duplicates"], PATIENCE, self.split.leaves_out_cold)
+        chosen_on = self.validation.train_columns.digest() + self.validation.test_columns.digest()
+        parts = (package_version(), name, told, options, self.score, seed, self._digest, chosen_on)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    @cached_property
+    def validation(self) -> Split:
+        """Where choices are made."""
+        return validation_of(self.split)
 
     def make(self, entry: Entry, **parameters: Any) -> Any:
         """Make a model with these parameters, as far as it has them."""
@@ -199,11 +209,10 @@ class _Job:
         """Choose parameters on the validation part, by the first seed."""
         if not entry.grid:
             return {"key": self.key(name), "params": {}}
-        validation = validation_of(self.split, name)
         begun = time.perf_counter()
         found = search(
             self.make(entry, random_state=0, progress=False),
-            validation,
+            self.validation,
             entry.grid,
             patience=PATIENCE,
             n_jobs=self.settings["n_jobs"],
@@ -216,7 +225,7 @@ class _Job:
             "params": found.best_params,
             found.metric: found.best.score,
             "at_end": list(found.at_end),
-            "validation": str(validation),
+            "validation": str(self.validation),
             "seconds": time.perf_counter() - begun,
             "trials": [asdict(trial) for trial in found.trials],
         }
@@ -226,14 +235,14 @@ class _Job:
         model = self.make(entry, random_state=seed, **chosen)
         with peak_memory() as peak:
             begun = time.perf_counter()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotConvergedWarning)  # is in the record
+            with quiet():  # whether it settled is in the record, who is cold in the text
                 model.fit(self.split.train_columns)
             fitted = time.perf_counter()
-            model.predict(self.split.test_columns)
+            with quiet():
+                model.predict(self.split.test_columns)
             done = time.perf_counter()
         values, rows = measure(model, self.split, self.score)
         costs = {"seconds": fitted - begun, "predict_seconds": done - fitted, "peak_mb": peak[0]}
         ended = {"sweeps": getattr(model, "n_sweeps_", None), "converged": getattr(model, "converged_", None)}
         run = {"model": name, "seed": seed, **values, **costs, **ended, "params": dict(chosen)}
-        return {**run, "key": self.key(name, seed)}, rows
+        return {**run, "versions": list_versions(), "key": self.key(name, seed)}, rows

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cmtrf.errors import DataError, MissingFileError
-from cmtrf.evaluate.measure import Rows
+from cmtrf.errors import DataError, MissingFileError, OutputError
+from cmtrf.evaluate.measure import MEASURES, Rows
 from cmtrf.evaluate.result import Evaluation, Run
 from cmtrf.files import json_text, write_whole
 from cmtrf.splits import Split
@@ -33,27 +34,38 @@ class Store:
         if not path.parent.is_dir():
             raise MissingFileError(f"there is no folder {path.parent} for {path.name}; create it first")
         folder = path.with_name(f"{path.stem}.parts")
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"{folder} is a file, and predictions go to a folder of that name; name another file")
         folder.mkdir(exist_ok=True)
         if fresh:
             for old in [path, *(file for kind in OURS for file in folder.glob(kind))]:
                 old.unlink(missing_ok=True)
         return cls(path, folder)
 
-    def recall(self, result: Evaluation) -> tuple[list[Run], dict[str, dict[str, Any]]]:
-        """Runs and choices that are there; a file of another table, split or way of counting is refused."""
+    def recall(
+        self, result: Evaluation, key: Callable[[str, int | None], str]
+    ) -> tuple[list[Run], dict[str, dict[str, Any]]]:
+        """Runs and choices that are there; what is there of something else is refused, so that nothing is lost."""
         if not self.path.exists():
             return [], {}
         try:
             old = json.loads(self.path.read_text("utf-8"))
             same = old["data"]["digest"] == result.data["digest"] and old["score"] == result.score
             runs, tuning = list(old["runs"]), dict(old["tuning"])
+            stale = {run["model"] for run in runs if run["key"] != key(run["model"], run["seed"])}
+            stale |= {name for name, found in tuning.items() if found["key"] != key(name, None)}
         except (ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{self.path} is there and is no result of an evaluation; name another file") from None
+        advice = "name another file, or start over with fresh=True (--fresh)"
         if not same:
+            raise DataError(f"{self.path} holds results of another table, split or way of counting errors; {advice}")
+        if stale:
             raise DataError(
-                f"{self.path} holds results of another table, split or way of counting errors; name another file, or "
-                "start over with fresh=True (--fresh)"
+                f"{self.path} holds results of {', '.join(sorted(stale))} with other settings (levels, duplicates, "
+                f"what was searched) or by another version of the package; {advice}"
             )
+        for run in runs:
+            run |= {name: float(run[name]) for name in MEASURES if isinstance(run[name], str)}  # "inf"
         return [run for run in runs if self._predictions(run).exists()], tuning
 
     def keep(self, run: Run, rows: Rows, split: Split) -> None:

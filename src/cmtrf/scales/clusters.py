@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import numpy as np
@@ -9,6 +10,8 @@ from scipy.cluster.vq import kmeans2
 
 from cmtrf.kernels.table import Float64, Integers
 from cmtrf.scales.margin import Margin, ScaleStep
+
+_filters = threading.Lock()  # the filters of warnings belong to the whole process, and fits may run side by side
 
 
 def cluster_scales(X: Float64, K: int, rng: np.random.Generator) -> tuple[Float64, Integers]:
@@ -18,7 +21,7 @@ def cluster_scales(X: Float64, K: int, rng: np.random.Generator) -> tuple[Float6
     """
     best: tuple[float, Float64, Integers] | None = None
     for _ in range(8):
-        with warnings.catch_warnings():
+        with _filters, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an empty cluster: judged by its distance like any other start
             centres, labels = kmeans2(X, K, iter=100, minit="++", rng=rng)
         spread = float(((X - centres[labels]) ** 2).sum())

@@ -7,6 +7,8 @@ import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from cmtrf.errors import DataError, DataWarning, ParameterError
 from cmtrf.splits.rules import by_row, by_text, by_time, first_of_pairs
 from cmtrf.splits.split import Split, make_split, published, without_cold
@@ -83,7 +85,8 @@ def paper(table: Any, name: str) -> Split:
                 f"the paper's split of {name} has {spec.n_train:,} train rows; this table has {len(columns):,} rows "
                 "in all: it is not the set that the paper used"
             )
-        split = make_split("paper", columns, rule(columns, 1 - spec.n_train / len(columns)), rule, table)
+        is_test = rule(columns, 1 - spec.n_train / len(columns))
+        split = make_split("paper", columns, is_test, rule, table, np.arange(len(columns)))
     split = without_cold(replace(split, name="paper"))
     _hold_against_table(split, name, spec)
     return split

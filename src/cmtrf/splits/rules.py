@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cmtrf.errors import DataError
 from cmtrf.kernels.table import Float64, Integers
-from cmtrf.ratings import deal_pairs
+from cmtrf.ratings import deal_pairs, pair_codes
 from cmtrf.tables.columns import Columns
 from cmtrf.vocabulary import Codes, Vocabulary
 
@@ -36,6 +36,11 @@ def by_time(columns: Columns, share: float) -> Bools:
 
 
 def _times(columns: Columns) -> Float64:
+    if columns.timestamp is None and "timestamp" in columns.names:
+        raise DataError(
+            f"column {columns.names['timestamp']!r} could not be read as times, so there is nothing to split by; give "
+            "it as numbers or ISO dates, or split uniformly"
+        )
     if columns.timestamp is None:
         raise DataError(
             f"{columns.source} has no time stamps to split by: name their column with timestamp=, or split uniformly"
@@ -56,9 +61,7 @@ def by_text(columns: Columns, share: float) -> Bools:
 
 def _rank_as_text(values: Any) -> Integers:
     distinct, code = np.unique(values, return_inverse=True)
-    texts = [
-        f"{value:.0f}" if isinstance(value, float) and value % 1 == 0 else str(value) for value in distinct.tolist()
-    ]
+    texts = [_as_text(value) for value in distinct.tolist()]
     rank = np.empty(len(texts), np.int64)
     rank[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
     return rank[code]
@@ -121,8 +124,7 @@ def _first_of_each(users: Integers, place: Integers, share: float) -> Bools:
 def first_of_pairs(columns: Columns) -> Integers:
     """Rows that are the first of their pair."""
     users, items = codes(columns)
-    pairs = users * (int(items.max()) + 1) + items
-    return np.sort(np.unique(pairs, return_index=True)[1])
+    return np.sort(np.unique(pair_codes(users, items), return_index=True)[1])
 
 
 def codes(columns: Columns) -> tuple[Codes, Codes]:

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from cmtrf.encode import encode_pairs
+from cmtrf.encode import encode_pairs, rows_that_count
 from cmtrf.errors import DataError, ParameterError
 from cmtrf.kernels.table import Integers
 from cmtrf.plan import whole_number
@@ -18,7 +18,7 @@ from cmtrf.splits.rules import Bools, Rule, at_random, at_random_of_users, by_ti
 from cmtrf.tables.columns import ColumnNames, Columns
 from cmtrf.tables.reading import read, read_column
 from cmtrf.tables.writing import as_frame, take_rows
-from cmtrf.vocabulary import Vocabulary
+from cmtrf.vocabulary import Vocabulary, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,9 @@ class Split:
     train_columns: Columns
     test_columns: Columns
     rule: Rule  # the same rule, for a validation part of train
-    left_out: int = 0
+    leaves_out_cold: bool = False  # whether the rule leaves cold rows out of test,
+    left_out: int = 0  # and how many it left out
+    is_validation: bool = False  # made of the train part of another split
     source: tuple[Any, Integers, Integers] | None = None  # the table that was split, and the rows of both parts
 
     def __iter__(self) -> Iterator[Any]:
@@ -64,18 +66,19 @@ class Split:
         """Of each test row, whether its user or item is not in train."""
         return self.cold_users | self.cold_items
 
-    @cached_property
+    @property
     def cold_users(self) -> Bools:
         """Of each test row, whether its user is not in train."""
-        return self._unknown[0] < 0
+        return self.test_codes[0] < 0
 
-    @cached_property
+    @property
     def cold_items(self) -> Bools:
         """Of each test row, whether its item is not in train."""
-        return self._unknown[1] < 0
+        return self.test_codes[1] < 0
 
     @cached_property
-    def _unknown(self) -> tuple[Integers, Integers]:
+    def test_codes(self) -> tuple[Integers, Integers]:
+        """User and item of each test row, as places in the order of train's ids; -1 where train lacks them."""
         users, items = Vocabulary.of(self.train_columns.user)[0], Vocabulary.of(self.train_columns.item)[0]
         return encode_pairs(self.test_columns, users, items)
 
@@ -90,7 +93,7 @@ class Split:
         if self.source is not None:
             table, train, _ = self.source
             split = replace(split, source=(table, train[~is_test], train[is_test]))
-        return without_cold(split) if self.left_out else split
+        return replace(without_cold(split) if self.leaves_out_cold else split, is_validation=True)
 
     def __str__(self) -> str:
         """Say how many rows are where."""
@@ -101,7 +104,7 @@ class Split:
                 f"; {cold:,} test rows are cold ({cold / n:.1%}): {int(self.cold_users.sum()):,} have a user, "
                 f"{int(self.cold_items.sum()):,} an item that train lacks"
             )
-        elif not self.left_out:
+        elif not self.left_out:  # else that says it
             lines += ", none of them cold"
         if self.left_out:
             lines += f"; {self.left_out:,} more were cold and are left out"
@@ -164,60 +167,108 @@ def k_fold(table: Any, k: int = 5, random_state: int = 0, **names: Unpack[Column
     Returns a list of k `Split`. The other parameters are those of `chronological`, and the seed.
     """
     k = whole_number("k", k, 2)
-    columns = _read(table, names)
+    columns, rows = _read(table, names)
     place, n = deal_pairs(*codes(columns), np.random.default_rng(random_state))
     if k > n:
         raise ParameterError(f"k={k} folds of {n} pairs: pass a smaller k")
     fold = place * k // n
     rule = at_random(random_state)
-    return [make_split(f"fold {i + 1} of {k}", columns, fold == i, rule, table) for i in range(k)]
+    return [make_split(f"fold {i + 1} of {k}", columns, fold == i, rule, table, rows) for i in range(k)]
 
 
-def published(table: Any, part: str = "part", random_state: int = 0, **names: Unpack[ColumnNames]) -> Split:
+def published(
+    table: Any,
+    part: str = "part",
+    random_state: int = 0,
+    *,
+    duplicates: str = "error",
+    **names: Unpack[ColumnNames],
+) -> Split:
     """Split as the table itself says: the column ``part`` holds ``"train"`` or ``"test"``.
 
     `cmtrf.datasets.load` adds that column to sets that come with a split, the makers of synthetic data too.
-    A validation part of train is cut uniformly, as these splits are.
+    A validation part of train is cut uniformly, as these splits are. A pair that is in both parts is an error, which
+    ``duplicates="keep"`` allows.
     """
-    columns = _read(table, names)
-    return make_split("published", columns, _read_part(table, part), at_random(random_state), table)
+    columns, rows = _read(table, names)
+    split = make_split("published", columns, read_part(table, part)[rows], at_random(random_state), table, rows)
+    if duplicates != "keep":
+        _check_disjoint(split)
+    return split
 
 
-def given(train: Any, test: Any, random_state: int = 0, **names: Unpack[ColumnNames]) -> Split:
-    """Take two tables as the two parts; a validation part of train is cut by time where both have time stamps."""
-    train, test = _read(train, names), _read(test, names)
-    timed = train.timestamp is not None and test.timestamp is not None
-    if timed:
-        earliest, latest = np.nanmin(test.timestamp), np.nanmax(train.timestamp)
-        timed = bool(earliest >= latest)  # else the two were not split by time
-    return Split("two files", train, test, by_time if timed else at_random(random_state))
+def given(
+    train: Any,
+    test: Any,
+    random_state: int = 0,
+    *,
+    duplicates: str = "error",
+    **names: Unpack[ColumnNames],
+) -> Split:
+    """Take two tables as the two parts.
+
+    A validation part of train is cut by time where both have time stamps in every row and all of test is later than
+    train, else uniformly. A pair that is in both parts is an error, since it is mostly a test part that was not taken
+    out of train; ``duplicates="keep"`` allows it.
+    """
+    (before, _), (after, _) = _read(train, names), _read(test, names)
+    timed = False
+    if before.timestamp is not None and after.timestamp is not None:
+        timed = bool(np.min(after.timestamp) >= np.max(before.timestamp))  # not if one is missing: NaN
+    split = Split("two tables", before, after, by_time if timed else at_random(random_state))
+    if duplicates != "keep":
+        _check_disjoint(split)
+    return split
 
 
 # Making a split ---------------------------------------------------------------------------------------------
 
 
-def _read(table: Any, names: ColumnNames) -> Columns:
+def _read(table: Any, names: ColumnNames) -> tuple[Columns, Integers]:
+    """Read the rows that count (one of weight 0 is as if it were not there), and say which they are."""
     known = ColumnNames.__annotations__
     for name in names:
         if name not in known:
             raise TypeError(f"unexpected argument {name!r}; columns are named by {', '.join(known)}")
-    return read(table, **names)
+    columns = read(table, **names)
+    rows = rows_that_count(columns)
+    return (columns if len(rows) == len(columns) else columns.keep(rows)), rows
 
 
 def _split(name: str, table: Any, rule: Rule, test_share: float, names: ColumnNames) -> Split:
     _check_share(test_share)
-    columns = _read(table, names)
-    return make_split(name, columns, rule(columns, test_share), rule, table)
+    columns, rows = _read(table, names)
+    return make_split(name, columns, rule(columns, test_share), rule, table, rows)
 
 
-def make_split(name: str, columns: Columns, is_test: Bools, rule: Rule, table: Any = None) -> Split:
-    """Put the rows into their parts; neither may be empty."""
+def make_split(
+    name: str, columns: Columns, is_test: Bools, rule: Rule, table: Any = None, rows: Integers | None = None
+) -> Split:
+    """Put the rows into their parts; neither may be empty. ``rows`` are those of the table that the columns hold."""
     train, test = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     if len(train) == 0 or len(test) == 0:
         empty = "train" if len(train) == 0 else "test"
         raise DataError(f"the {name} split of {len(columns)} rows leaves no {empty} row; pass another share or split")
-    source = None if table is None or isinstance(table, Columns) else (table, train, test)
+    source = None
+    if rows is not None and not isinstance(table, Columns):
+        source = (table, rows[train], rows[test])
     return Split(name, columns.keep(train), columns.keep(test), rule, source=source)
+
+
+def _check_disjoint(split: Split) -> None:
+    """Refuse a pair that is in both parts: it would be tested on what was fitted."""
+    users, user = Vocabulary.of(split.train_columns.user)
+    items, item = Vocabulary.of(split.train_columns.item)
+    test_user, test_item = encode_pairs(split.test_columns, users, items)
+    known = (test_user >= 0) & (test_item >= 0)
+    both = np.flatnonzero(known & np.isin(test_user * len(items) + test_item, user * len(items) + item))
+    if len(both):
+        test, row = split.test_columns, int(both[0])
+        raise DataError(
+            f"{len(both)} of {len(known)} test rows have a user and item that train has together, too; the first is "
+            f"{test.where(row)} (user {shown(test.user[row])}, item {shown(test.item[row])}): take the test rows out "
+            'of train, or pass duplicates="keep" if these users rated again'
+        )
 
 
 def without_cold(split: Split) -> Split:
@@ -231,6 +282,7 @@ def without_cold(split: Split) -> Split:
     return replace(
         split,
         test_columns=split.test_columns.keep(warm),
+        leaves_out_cold=True,
         left_out=len(split.test_columns) - len(warm),
         source=source,
     )
@@ -241,7 +293,7 @@ def _check_share(share: float) -> None:
         raise ParameterError(f"a share of {share!r} cannot be split off: pass a number between 0 and 1, such as 0.2")
 
 
-def _read_part(table: Any, part: str) -> Bools:
+def read_part(table: Any, part: str) -> Bools:
     """Which rows the table itself calls test."""
     parts = read_column(table, part)
     other = sorted({str(value) for value in parts.tolist()} - {"train", "test"})

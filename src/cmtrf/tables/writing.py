@@ -40,10 +40,17 @@ def take_rows(table: Any, rows: Integers, columns: Columns) -> Any:
 def as_frame(columns: Columns) -> Any:
     """Columns under the names that they had, as a frame of the kind that they were read from."""
     there = [role for role in ("user", "item", "rating", "timestamp", "weight") if getattr(columns, role) is not None]
-    return frame({columns.names.get(role, role): getattr(columns, role) for role in there}, columns.kind)
+    table = {columns.names.get(role, role): getattr(columns, role) for role in there}
+    if columns.words is not None:
+        backend: Any = columns.kind or "polars"
+        order = nw.new_series("", columns.rating, nw.Enum(columns.words), backend=backend)
+        table[columns.names.get("rating", "rating")] = order
+    return frame(table, columns.kind)
 
 
 def _series(name: str, column: Any, backend: Any) -> Any:
+    if isinstance(column, nw.Series):
+        return column.alias(name)
     array = plain_array(column)
     if array.dtype.kind not in "OUf" or (array.dtype.kind == "f" and not np.isnan(array).any()):
         return nw.new_series(name, array, backend=backend)
