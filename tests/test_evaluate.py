@@ -19,7 +19,7 @@ import sklearn.metrics as judge
 from sklearn.base import BaseEstimator, RegressorMixin
 
 import cmtrf
-from cmtrf import CMTRF, metrics, splits
+from cmtrf import CMTRF, metrics, splits, tuning
 from cmtrf.cli.main import app
 from cmtrf.datasets import make_clustered
 from cmtrf.errors import DataError, DataWarning, MissingFileError, OutputError, ParameterError
@@ -132,7 +132,10 @@ def test_the_runs_are_what_fits_made_by_hand_come_to(table):
         model = CMTRF(n_scales=2, rank=2, max_sweeps=8, tol=0, random_state=run["seed"], **run["params"])
         predicted = model.fit(split.train).predict(split.test)
         assert run["mse"] == metrics.mse(split.test["rating"], predicted)
-    assert result.runs[0]["params"] == result.runs[1]["params"]  # chosen once
+    model = CMTRF(n_scales=2, rank=2, max_sweeps=8, tol=0, random_state=0)
+    found = tuning.search(model, split, MODELS["small"].grid, patience=2, n_jobs=1)
+    assert scores(result, "small") == (found.best_params, [(trial.params, trial.score) for trial in found.trials])
+    assert result.runs[0]["params"] == result.runs[1]["params"] == found.best_params  # chosen once
     assert result.runs[0]["mse"] != result.runs[1]["mse"]
     first, second = (run["mse"] for run in result.runs[:2])
     assert result.summary[0]["mse"] == pytest.approx((first + second) / 2)
@@ -177,7 +180,9 @@ def test_the_papers_counting(table):
         assert rows["prediction"] == pytest.approx(straight, abs=1e-3)
         assert values["mse"] == pytest.approx((counted * (truth - straight) ** 2).sum() / len(truth), rel=1e-4)
         assert values["mae"] == pytest.approx((counted * np.abs(truth - straight)).sum() / len(truth), rel=1e-4)
+        assert values["kendall_tau"] == pytest.approx(metrics.kendall_tau(users, truth, rows["prediction"]))
         clipped, _ = measure(model, split, "all")
+        assert clipped["mae_rounded"] == values["mae_rounded"]
         assert clipped["mse"] == pytest.approx(np.mean((truth - np.clip(straight, 1, 5)) ** 2), rel=1e-4)
 
 

@@ -130,40 +130,36 @@ def evaluate(
     check_ratings(table, levels, duplicates)
     job = _Job(table, {"levels": levels, "duplicates": duplicates, "n_jobs": n_jobs, "progress": progress}, score)
     result = Evaluation(describe(table, known_set, release), str(table), score, versions=list_versions())
-    store = None if output is None else Store.at(Path(output), fresh=fresh)
-    if store is not None:
-        result.runs, result.tuning = store.recall(result, job.key)
-    rows = {(run["model"], run["seed"]): store.rows(run) for run in result.runs if store is not None}
+    store = Store.at(None if output is None else Path(output), fresh=fresh)
+    rows: dict[tuple[str, int], Rows] = {}
+
+    def add(run: Run, predictions: Rows) -> None:
+        result.runs.append(run)
+        rows[run["model"], run["seed"]] = predictions
+        order = list(dict.fromkeys([*models, *(each["model"] for each in result.runs)]))  # those asked for first
+        result.runs.sort(key=lambda each: (order.index(each["model"]), each["seed"]))
+
+    for run, predictions in store.recall(result, job.key):
+        add(run, predictions)
     try:
         for name, entry in entries.items():
             for seed in range(seeds):
                 if (name, seed) in rows:
                     continue
                 if name not in result.tuning:
-                    result.tuning[name] = job.tune(name, entry, None if store is None else store.folder)
-                run, rows[name, seed] = job.run(name, entry, seed, result.tuning[name]["params"])
-                if store is not None:
-                    store.keep(run, rows[name, seed], table)
-                result.runs.append(run)
-                _sort(result, models)
-                if store is not None:
-                    store.write(result)
-        _sort(result, models)
+                    result.tuning[name] = job.tune(name, entry, store.folder)
+                run, predictions = job.run(name, entry, seed, result.tuning[name]["params"])
+                store.keep(run, predictions, table)
+                add(run, predictions)
+                store.write(result)
         by_model: dict[str, list[Rows]] = {}
         for run in result.runs:
             by_model.setdefault(run["model"], []).append(rows[run["model"], run["seed"]])
         result.paired = list(compare(by_model, models[0], table))
-        if store is not None:
-            store.write(result)
+        store.write(result)
     except KeyboardInterrupt:
-        raise Stopped(result, None if store is None else store.path) from None
+        raise Stopped(result, store.path) from None
     return result
-
-
-def _sort(result: Evaluation, models: Sequence[str]) -> None:
-    """Order runs by model, those asked for first, then by seed."""
-    order = list(dict.fromkeys([*models, *(run["model"] for run in result.runs)]))
-    result.runs.sort(key=lambda run: (order.index(run["model"]), run["seed"]))
 
 
 def _check(models: Sequence[str], seeds: int, score: str) -> dict[str, Entry]:
@@ -182,16 +178,23 @@ class _Job:
 
     def __init__(self, split: Split, settings: Mapping[str, Any], score: str) -> None:
         self.split, self.settings, self.score = split, settings, score
-        self._digest = split.train_columns.digest() + split.test_columns.digest()
 
     def key(self, name: str, seed: int | None = None) -> str:
         """Digest of everything that a run, or without a seed what is chosen for a model, depends on."""
         entry = MODELS.get(name)
         told = None if entry is None else (repr(sorted(entry.make().get_params().items())), repr(dict(entry.grid)))
         options = (repr(self.settings["levels"]), self.settings["duplicates"], PATIENCE, self.split.leaves_out_cold)
-        chosen_on = self.validation.train_columns.digest() + self.validation.test_columns.digest()
-        parts = (package_version(), name, told, options, self.score, seed, self._digest, chosen_on)
+        parts = (package_version(), name, told, options, self.score, seed, self._digests)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    @cached_property
+    def _digests(self) -> list[str]:
+        """Of what is fitted, tested and chosen on."""
+        return [
+            part.digest()
+            for split in (self.split, self.validation)
+            for part in (split.train_columns, split.test_columns)
+        ]
 
     @cached_property
     def validation(self) -> Split:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,16 @@ OURS = ("path-*.json", "path-*.cmtrf", "*-*-*.parquet")  # what lies in the fold
 
 @dataclass(frozen=True)
 class Store:
-    """Where an evaluation is kept."""
+    """Where an evaluation is kept; without a path nowhere."""
 
-    path: Path
-    folder: Path
+    path: Path | None
+    folder: Path | None
 
     @classmethod
-    def at(cls, path: Path, *, fresh: bool) -> Store:
+    def at(cls, path: Path | None, *, fresh: bool) -> Store:
         """Make the folder beside the file; a fresh start removes what an evaluation has left in both."""
+        if path is None:
+            return cls(None, None)
         if not path.parent.is_dir():
             raise MissingFileError(f"there is no folder {path.parent} for {path.name}; create it first")
         folder = path.with_name(f"{path.stem}.parts")
@@ -42,12 +43,10 @@ class Store:
                 old.unlink(missing_ok=True)
         return cls(path, folder)
 
-    def recall(
-        self, result: Evaluation, key: Callable[[str, int | None], str]
-    ) -> tuple[list[Run], dict[str, dict[str, Any]]]:
-        """Runs and choices that are there; what is there of something else is refused, so that nothing is lost."""
-        if not self.path.exists():
-            return [], {}
+    def recall(self, result: Evaluation, key: Callable[[str, int | None], str]) -> list[tuple[Run, Rows]]:
+        """Take over choices; return runs with their predictions. What is there of something else is refused."""
+        if self.path is None or not self.path.exists():
+            return []
         try:
             old = json.loads(self.path.read_text("utf-8"))
             same = old["data"]["digest"] == result.data["digest"] and old["score"] == result.score
@@ -66,14 +65,17 @@ class Store:
             )
         for run in runs:
             run |= {name: float(run[name]) for name in MEASURES if isinstance(run[name], str)}  # "inf"
-        return [run for run in runs if self._predictions(run).exists()], tuning
+        result.tuning |= tuning
+        return [(run, self._rows(run)) for run in runs if self._predictions(run).exists()]
 
     def keep(self, run: Run, rows: Rows, split: Split) -> None:
         """Write the predictions of a run; it counts as done once it is in the JSON file, too."""
+        if self.folder is None:
+            return
         test = split.test_columns
         write_file(frame({"user": test.user, "item": test.item, **rows}), self._predictions(run))
 
-    def rows(self, run: Run) -> Rows:
+    def _rows(self, run: Run) -> Rows:
         """Read the predictions of a run."""
         path = self._predictions(run)
         names = [name for name in column_names(path) if name not in ("user", "item")]
@@ -81,8 +83,11 @@ class Store:
 
     def write(self, result: Evaluation) -> None:
         """Write the JSON file, whole."""
+        if self.path is None:
+            return
         text = json_text(result.as_dict()) + "\n"
         write_whole(self.path, lambda file: file.write(text.encode()))
 
     def _predictions(self, run: Run) -> Path:
+        assert self.folder is not None
         return self.folder / f"{run['model']}-{run['seed']}-{str(run.get('key'))[:8]}.parquet"
