@@ -89,6 +89,21 @@ def predictions(path: Path, model: str, seed: int = 0) -> pl.DataFrame:
 # The numbers ------------------------------------------------------------------------------------------------
 
 
+def slow_ndcg(users, truth, predicted):
+    """User by user, those left out whose items are as good in any order."""
+    found = []
+    for user in np.unique(users):
+        r, p = truth[users == user], predicted[users == user]
+        weight = np.where(np.arange(len(r)) < 10, 1 / np.log2(np.maximum(np.arange(len(r)) + 1, 2)), 0)
+        ideal, least = (weight @ np.sort(r)[::step] for step in (-1, 1))
+        by_score = np.sort(p)[::-1]
+        shown = sum(gain * weight[by_score == score].mean() for gain, score in zip(r, p, strict=True))
+        if least < ideal - 1e-9:
+            found.append(shown / ideal)
+    assert 0 < len(found) < len(np.unique(users))
+    return np.mean(found)
+
+
 def test_every_number_can_be_checked_from_the_predictions(table, tmp_path):
     path = tmp_path / "out.json"
     result = evaluate(table, output=path, seeds=2, **{**SMALL, "models": ["small", "bias", "levels"]})
@@ -105,7 +120,7 @@ def test_every_number_can_be_checked_from_the_predictions(table, tmp_path):
             "rmse": np.sqrt(mse),
             "mae": judge.mean_absolute_error(truth, predicted),
             "mae_rounded": judge.mean_absolute_error(truth, rounded),
-            "ndcg_10": metrics.ndcg(rows["user"], truth, predicted),
+            "ndcg_10": slow_ndcg(rows["user"].to_numpy(), truth, predicted),
             "kendall_tau": metrics.kendall_tau(rows["user"], truth, predicted),
             "mse_known": judge.mean_squared_error(truth[known], predicted[known]),
             "mae_known": judge.mean_absolute_error(truth[known], predicted[known]),
@@ -160,6 +175,17 @@ def test_differences_are_of_the_same_rows(table, tmp_path):
     assert found["standard_error"] == pytest.approx(expected.standard_error)
     means = [row["mse"] for row in result.summary]
     assert found["difference"] == pytest.approx(means[1] - means[0])
+
+
+def test_differences_of_rows_that_are_not_cold(table):
+    late = table.with_columns(user=pl.when(pl.col("timestamp") > 1500).then(pl.col("timestamp")).otherwise("user"))
+    result = evaluate(late, **{**SMALL, "models": ["bias", "levels"]})
+    found = {each["measure"]: each for each in result.paired}
+    assert found.keys() == {"mse", "mse_known"}
+    for name, each in found.items():
+        first, second = (row[name] for row in result.summary)
+        assert each["difference"] == pytest.approx(second - first)
+    assert found["mse_known"]["n_users"] < found["mse"]["n_users"]
 
 
 def test_the_papers_counting(table):
@@ -391,9 +417,20 @@ def test_an_interrupt_loses_nothing(table, tmp_path, fits, at):
 def test_an_interrupt_without_a_file_says_what_is_lost(table, fits):
     _, stop = fits
     stop["at"] = 6
-    with pytest.raises(KeyboardInterrupt, match="nothing is kept of 1 finished run; with a file to write") as stopped:
+    with pytest.raises(KeyboardInterrupt, match="nothing is kept of what was tuned and of 1 finished run") as stopped:
         evaluate(table, **SMALL)
     assert len(stopped.value.result.runs) == 1
+
+
+@pytest.mark.parametrize("broken", ["path", "predictions"])
+def test_what_is_broken_in_the_folder_is_made_again(table, tmp_path, broken):
+    path = tmp_path / "out.json"
+    first = evaluate(table, output=path, **SMALL)
+    if broken == "path":
+        path.unlink()
+    pattern = "path-*.json" if broken == "path" else "small-0-*.parquet"
+    next(path.with_name("out.parts").glob(pattern)).write_bytes(b"PAR1 no more")
+    assert numbers(evaluate(table, output=path, **SMALL)) == numbers(first)
 
 
 def test_results_of_something_else_are_not_overwritten(table, tmp_path):
@@ -408,8 +445,10 @@ def test_results_of_something_else_are_not_overwritten(table, tmp_path):
     assert path.read_bytes() == before
     assert evaluate(table, output=path, score="paper", fresh=True, **SMALL).score == "paper"
     path.write_text('{"runs": 3}')
-    with pytest.raises(DataError, match="is no result of an evaluation"):
-        evaluate(table, output=path, **SMALL)
+    for fresh in (False, True):
+        with pytest.raises(DataError, match="is no result of an evaluation"):
+            evaluate(table, output=path, fresh=fresh, **SMALL)
+    assert path.read_text() == '{"runs": 3}'
     with pytest.raises(MissingFileError, match="no folder"):
         evaluate(table, output=tmp_path / "no" / "out.json", **SMALL)
 
@@ -460,7 +499,8 @@ def test_how_a_table_is_split_where_nothing_is_said(table, tmp_path):
     assert text(train, test=test).startswith(f"two tables: {train.height:,} train rows, {test.height} test rows")
     assert text(splits.uniform(table, 0.4)).startswith("uniform: 960 train rows, 640")
     parts = table.with_columns(part=pl.Series(["train", "train", "test"] * 533 + ["train"]))
-    assert text(parts, split="published").startswith("published: 1,067 train rows, 533 test rows")
+    for way in ("auto", "published"):
+        assert text(parts, split=way).startswith("published: 1,067 train rows, 533 test rows")
     repeated = pl.concat([table, table.head(9).with_columns(timestamp=pl.col("timestamp") + 5000)])
     assert text(repeated, duplicates="last", split="uniform").startswith("uniform: 1,280 train rows, 320 test rows")
     with pytest.raises(DataError, match=r"twice: row 0 of the table and row 1600 of the table \(9 repeats"):
@@ -535,6 +575,7 @@ def test_ratings_of_the_test_part_are_looked_at_before_any_fit(table, fits, tmp_
         ({"split": "half"}, "split='half'"),
         ({"split": "paper"}, "say which one the table is"),
         ({"known_set": "netflix"}, "there is no set 'netflix'"),
+        ({"fresh": True}, "nothing to start over without output="),
         ({"split": "uniform", "test": "x"}, "a test part of its own: pass one of them"),
     ],
 )
@@ -607,14 +648,16 @@ def test_the_command_for_people(run, ratings, tmp_path):
     status, text, err = run("evaluate", ratings, "--models", "bias,levels", "--seeds", "2", "-o", out)
     assert status == 0
     lines = text.splitlines()
-    assert lines[0].startswith("chronological: 1,280 train rows, 320 test rows")
-    assert lines[2].split() == ["bias", "levels"]
+    assert lines[0] == "columns: user = 'user', item = 'item', rating = 'rating', timestamp = 'timestamp'"
+    assert lines[1].startswith("chronological: 1,280 train rows, 320 test rows")
+    assert lines[3].split() == ["bias", "levels"]
     cells = {line[:20].strip(): line[20:].split("  ") for line in lines}
     assert "-" in " ".join(cells["log loss"])
-    assert "±" in " ".join(cells["MSE"])
-    assert "against bias" in text
+    assert "±" not in " ".join(cells["MSE"])  # neither model has random numbers
+    assert "±" in " ".join(cells["seconds to fit"])
+    assert "loss less that of bias" in text
     assert f"written to {out}" in err
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines[1:])) <= 80
     status, again, _ = run("evaluate", ratings, "--models", "bias,levels", "--seeds", "2", "-o", out)
     assert again == text
 

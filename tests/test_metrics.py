@@ -127,6 +127,19 @@ def test_ndcg_leaves_out_whom_nothing_pleases_and_refuses_negative_gains():
         metrics.ndcg([1, 1], [-2, 0], [1, 2])
 
 
+def test_ndcg_of_users_for_whom_the_order_matters():
+    """Of one item, of two (their ranks weigh the same), of items rated alike, every order is the best."""
+    users = [1, 2, 2, 3, 3, 3, 4, 4, 4]
+    truth = [5, 5, 1, 3, 3, 3, 3, 2, 1]
+    predicted = [1, 1, 2, 1, 2, 3, 1, 2, 3]
+    last = (1 + 2 + 3 / np.log2(3)) / (3 + 2 + 1 / np.log2(3))
+    assert metrics.ndcg(users, truth, predicted) == pytest.approx((3 + last) / 4)
+    assert metrics.ndcg(users, truth, predicted, only_where_order_matters=True) == pytest.approx(last)
+    assert metrics.ndcg(users, truth, predicted, 1, only_where_order_matters=True) == pytest.approx((1 / 5 + 1 / 3) / 2)
+    with pytest.raises(UnavailableError, match="whose items could be listed better or worse"):
+        metrics.ndcg(users[:6], truth[:6], predicted[:6], only_where_order_matters=True)
+
+
 @pytest.mark.parametrize("k", [1, 3, 10, None])
 def test_ndcg_is_lenskits(case, k):
     pytest.importorskip("lenskit", reason="lenskit is not installed: it comes with the extra peers")
@@ -271,6 +284,8 @@ def test_a_row_without_a_prediction_is_an_error(call, missing):
         (lambda: metrics.paired_difference([1, 2], [1, 2], [1]), ParameterError, r"other \(1,\)"),
         (lambda: metrics.interval_mass([[0.5, 0.5]], [1, 2], [1, 1], [2, 2]), ParameterError, "a row a rating"),
         (lambda: metrics.log_loss([1], [[3, -2]], [1, 2]), DataError, r"row 0: \[3.0, -2.0\] are no probabilities"),
+        (lambda: metrics.mse(["good"], [1]), ParameterError, r"truth must hold numbers: .*; words count 1\.\.L"),
+        (lambda: metrics.round_to_level([1], [2, 1]), ParameterError, "levels must increase"),
         (lambda: metrics.mse([1, 2], [1, 2], [1, -1]), ParameterError, "2 numbers of 0 or more"),
         (lambda: metrics.mse([1, 2], [1, 2], [0, 0]), ParameterError, "not all of them 0"),
         (lambda: metrics.mse([1, 2], [1, 2], [1, 1, 1]), ParameterError, "2 numbers"),

@@ -92,6 +92,13 @@ def test_test_comes_after_train():
     assert max(before) < min(after)
 
 
+def test_a_cut_through_rows_of_one_time_is_told(caplog):
+    splits.chronological(make_table())
+    assert caplog.text == ""
+    splits.chronological(make_table().with_columns(timestamp=pl.col("timestamp") // 30))
+    assert "rows have the one time at which train ends and test begins; among them users decide" in caplog.text
+
+
 def test_nobody_is_cold_where_each_users_ratings_are_split():
     for last in (False, True):
         train, test = split = splits.user_wise(make_table(), 0.3, last=last)

@@ -22,6 +22,8 @@ from cmtrf.tables.columns import Columns
 from cmtrf.tables.values import is_number
 from cmtrf.vocabulary import MAX_LEVELS, Codes, Grid, Vocabulary, shown
 
+MISSING = {"na", "n/a", "nan", "null", "none", "-", "?"}  # texts that stand for nothing
+
 log = logging.getLogger("cmtrf")
 
 
@@ -247,6 +249,9 @@ def _words_without_order(columns: Columns, rows: NDArray[np.int64], ratings: NDA
             f"column {columns.names['rating']!r} has decimal commas, such as {words[0]!r}; write the numbers with "
             "points"
         )
+    gap = next((t for t, text in enumerate(ratings.tolist()) if text.strip().lower() in MISSING), None)
+    if gap is not None:
+        return f"{columns.place('rating', int(rows[gap]))}: the rating is missing ({ratings[gap]!r}); remove the row"
     odd = next(t for t, text in enumerate(ratings.tolist()) if not is_number(text))
     listed = ", ".join(map(repr, words[:10])) + (", ..." if len(words) > 10 else "")
     return (

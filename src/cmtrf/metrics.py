@@ -70,6 +70,8 @@ def log_losses(truth: ArrayLike, proba: ArrayLike, levels: ArrayLike) -> Float64
 def round_to_level(predicted: ArrayLike, levels: ArrayLike) -> Float64:
     """Return the level nearest to each prediction, the lower of two that are equally near."""
     predictions, levels = np.asarray(predicted, dtype=np.float64), _numbers("levels", levels)
+    if (np.diff(levels) <= 0).any():
+        raise ParameterError(f"levels must increase, lowest first; got {levels.tolist()}")
     _check_predicted(predictions)
     nearest: Float64 = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, predictions)]
     return nearest
@@ -96,7 +98,14 @@ def interval_mass(
     return weighted_mean((probabilities * inside).sum(1), weight)
 
 
-def ndcg(user: ArrayLike, truth: ArrayLike, predicted: ArrayLike, k: int | None = 10) -> float:
+def ndcg(
+    user: ArrayLike,
+    truth: ArrayLike,
+    predicted: ArrayLike,
+    k: int | None = 10,
+    *,
+    only_where_order_matters: bool = False,
+) -> float:
     """Normalized discounted cumulative gain of each user's rated items in the order predicted, mean over users.
 
     The gain of an item is its rating, its weight at rank n ``1 / log2(max(n, 2))`` (Järvelin and Kekäläinen, as in
@@ -104,6 +113,9 @@ def ndcg(user: ArrayLike, truth: ArrayLike, predicted: ArrayLike, k: int | None 
     over all orders they could be listed in, so that a model which predicts one number for everything is not judged
     by the order of the rows. A user whose ratings are all zero has no ideal and is left out; with negative ratings
     there is no such gain, which is an error.
+
+    A user with one item, or two, or the same rating for all, scores 1 in any order; where most have few items, so does
+    any model. ``only_where_order_matters`` leaves these users out.
     """
     if k is not None and k < 1:
         raise ParameterError(f"k={k!r}: pass 1 or more, or None for the whole list")
@@ -113,8 +125,13 @@ def ndcg(user: ArrayLike, truth: ArrayLike, predicted: ArrayLike, k: int | None 
     shown = _discounted(who, gain, score, k)
     ideal = _discounted(who, gain, gain, k)
     counted = ideal > 0
+    if only_where_order_matters:
+        counted &= _discounted(who, gain, -gain, k) < ideal * (1 - 1e-12)
     if not counted.any():
-        raise UnavailableError("NDCG needs a user with a rating above 0")
+        matter = (
+            " whose items could be listed better or worse" if only_where_order_matters else " with a rating above 0"
+        )
+        raise UnavailableError(f"NDCG needs a user{matter}")
     return float((shown[counted] / ideal[counted]).mean())
 
 
@@ -196,7 +213,12 @@ def _check_predicted(predictions: Float64) -> None:
 
 
 def _numbers(name: str, values: ArrayLike) -> Float64:
-    array: Float64 = np.asarray(values, dtype=np.float64)
+    try:
+        array: Float64 = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"{name} must hold numbers: {error}; words count 1..L, in the order of the levels"
+        ) from None
     if array.ndim != 1 or len(array) == 0:
         raise ParameterError(f"{name} has shape {array.shape}; pass one value a row, at least one row")
     if not np.isfinite(array).all():

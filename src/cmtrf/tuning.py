@@ -312,7 +312,10 @@ class _Memory:
         """Trials that are known, and the last one's model if the path goes on; all or nothing of a path."""
         if self.file is None or not self.file.exists():
             return [], None
-        entries = json.loads(self.file.read_text("utf-8"))
+        try:
+            entries = json.loads(self.file.read_text("utf-8"))
+        except ValueError:  # somebody else's, or broken: begin again
+            return [], None
         trials = [Trial(**{**entry, "params": params}) for entry, params in zip(entries, path, strict=False)]
         if is_over(trials, path) or not self.warm:
             return trials, None

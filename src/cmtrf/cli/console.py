@@ -153,8 +153,22 @@ def report(error: Exception, *, debug: bool) -> int:
         verb = context.command_path if context else "cmtrf"
         say(f"{error.format_message().strip().rstrip('.')} (see {verb} --help)")
         return int(getattr(error, "exit_code", 2))
-    say(_explain(error))
+    say(_as_options(_explain(error)))
     return 1
+
+
+def _as_options(message: str) -> str:
+    """Name options as the command line does where a message names arguments: levels=[...] is --levels."""
+    message = re.sub(r"\bn_scales=", "scales=", message)
+    message = re.sub(r"\b(levels)=\[\.\.\.\]", r"--\1 LEVEL,...", message)
+    names = "user|item|rating|timestamp|weight|levels|duplicates|split|scales|models|score|seeds|test_share|test"
+    found = re.compile(rf"(?<![\w-])({names})=(?:'([^']*)'|\"([^\"]*)\"|([\w.]*))")
+
+    def option(match: re.Match[str]) -> str:
+        value = next((part for part in match.groups()[1:] if part), "")
+        return f"--{match[1].replace('_', '-')} {value}".rstrip()
+
+    return found.sub(option, message)
 
 
 def _explain(error: Exception) -> str:

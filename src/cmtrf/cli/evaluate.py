@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from cmtrf.evaluate import Evaluation
 
 WIDTH = 80
+COMPARED = {"mse": "squared error", "mse_known": "  of rows not cold", "log_loss": "log loss"}
 SPLIT, RUNS = "The split", "The runs"
 
 
@@ -52,8 +57,8 @@ def evaluate(
     split: Annotated[
         SplitName,
         typer.Option(
-            help="auto: as published, else by time where there are time stamps, else uniform. user: a share of "
-            "everyone's ratings. paper: as the paper split its sets.",
+            help="auto: as a column part says, else by time where there are time stamps, else uniform. user: a share "
+            "of everyone's ratings. paper: as the paper split its sets.",
             rich_help_panel=SPLIT,
         ),
     ] = SplitName.AUTO,
@@ -75,7 +80,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME,...",
-            help="point, mf, biased-mf, bias, 1-cmtrf, n-cmtrf, k-cmtrf; the others are compared with the first.",
+            help="point (CMTRF with its defaults), mf (plain), biased-mf, bias (means only), 1-cmtrf, n-cmtrf, "
+            "k-cmtrf (the paper's); the others are compared with the first.",
             rich_help_panel=RUNS,
         ),
     ] = "point,mf,biased-mf,bias",
@@ -166,6 +172,8 @@ def show(result: Evaluation) -> None:
     data, summary = result.data, result.summary
     if data["set"]:
         print(f"{data['set']}: {data['release'] or 'not a release that is known by its checksum'}")
+        print(f"read: {', '.join(data['files'])}")
+    print("columns: " + ", ".join(f"{role} = {name!r}" for role, name in data["columns"].items()))
     print(fill(result.text, WIDTH))
     if result.score == "paper":
         print(
@@ -176,43 +184,56 @@ def show(result: Evaluation) -> None:
             )
         )
     print()
-    names = ["", *(row["model"] for row in summary)]
-    rows = [[about, *(_cell(row, name, 4) for row in summary)] for name, about in MEASURES.items()]
+    lines = {**MEASURES, "seconds": "seconds to fit", "peak_mb": "peak memory, MB"}
     if not data["n_cold"]:
-        rows = [row for row in rows if "not cold" not in row[0]]
-    rows += [
-        ["seconds to fit", *(_cell(row, "seconds", 2) for row in summary)],
-        ["peak memory, MB", *(_cell(row, "peak_mb", 0) for row in summary)],
-    ]
-    for line in align(names, rows, to_the_right=[False] + [True] * len(summary)):
-        print(line)
+        lines = {name: about for name, about in lines.items() if not name.endswith("_known")}
+    for models in _fold(summary, lines):
+        rows = [[about, *(_cell(row, name) for row in models)] for name, about in lines.items()]
+        for line in align(["", *(row["model"] for row in models)], rows, to_the_right=[False] + [True] * len(models)):
+            print(line)
+        print()
     show_notes(result)
+
+
+def _fold(summary: list[dict[str, Any]], lines: Mapping[str, str]) -> Iterator[list[dict[str, Any]]]:
+    """Models that fit side by side on the terminal; in a pipe, all."""
+    room = get_terminal_size().columns if sys.stdout.isatty() else 10**6
+    left, used = max(map(len, lines.values())), 0
+    block: list[dict[str, Any]] = []
+    for row in summary:
+        width = 2 + max(len(row["model"]), *(len(_cell(row, name)) for name in lines))
+        if block and left + used + width > room:
+            yield block
+            block, used = [], 0
+        block.append(row)
+        used += width
+    yield block
 
 
 def show_notes(result: Evaluation) -> None:
     """Print what was chosen, differences with their standard errors, and what to be careful about."""
     chosen = {name: found["params"] for name, found in result.tuning.items() if found["params"]}
     if chosen:
-        print("\nchosen on a part of train")
+        print("chosen on a part of train")
         _print_rows([[name, _word(params)] for name, params in chosen.items()], [False, False])
     if result.paired:
-        print(f"\nagainst {result.paired[0]['against']}, mean over test rows (standard error, over users)")
+        first = result.paired[0]["against"]
+        print(f"\nloss less that of {first} on the same rows; below 0 is better (standard error)")
         rows = [
-            [
-                found["model"],
-                "log loss" if found["measure"] == "log_loss" else "squared error",
-                f"{found['difference']:+.4f}",
-                f"({found['standard_error']:.4f})",
-            ]
+            [found["model"], COMPARED[found["measure"]], f"{found['difference']:+.4f}", _error(found)]
             for found in result.paired
         ]
         _print_rows(rows, [False, False, True, True])
-    at_end = {name: found["at_end"] for name, found in result.tuning.items() if found.get("at_end")}
-    for name, parameters in at_end.items():
-        say(f"{name}: the best value of {', '.join(parameters)} is at the end of its list; beyond may be better")
+    for name, found in result.tuning.items():
+        weakest = {trial["params"].get("lambda") for trial in found.get("trials", ())} - {None}
+        if weakest and found["params"].get("lambda_u") == min(weakest):
+            say(
+                f"{name}: the weakest lambda that was tried is the best, a weaker one may be better: "
+                "cmtrf.tuning.search takes a list of your own"
+            )
     unsettled = dict.fromkeys(run["model"] for run in result.runs if run["converged"] is False)
     if unsettled:
-        say(f"stopped at max_sweeps before the objective settled: {', '.join(unsettled)}")
+        say(f"measured where they stood after max_sweeps, not settled yet: {', '.join(unsettled)}")
 
 
 def _print_rows(rows: list[list[str]], to_the_right: list[bool]) -> None:
@@ -220,11 +241,18 @@ def _print_rows(rows: list[list[str]], to_the_right: list[bool]) -> None:
         print(f"  {line}")
 
 
-def _cell(row: dict[str, Any], name: str, digits: int) -> str:
+def _cell(row: dict[str, Any], name: str) -> str:
+    """Mean and spread; of a model that is the same for every seed the spread says nothing."""
     value, spread = row[name], row[f"{name}_spread"]
+    digits = {"seconds": 2, "peak_mb": 0}.get(name, 4)
     if value is None:
         return "-"
-    return f"{value:.{digits}f}" + ("" if spread is None else f" ±{spread:.{digits}f}")
+    return f"{value:.{digits}f}" + ("" if not spread else f" ±{spread:.{digits}f}")
+
+
+def _error(found: dict[str, Any]) -> str:
+    error = found["standard_error"]
+    return f"({error:.4f})" if isfinite(error) else "(-, one user)"
 
 
 def _word(params: dict[str, Any]) -> str:

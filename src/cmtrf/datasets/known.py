@@ -94,6 +94,7 @@ class Opened(NamedTuple):
     name: str
     table: pl.DataFrame
     release: str | None  # None: these bytes are not known
+    files: tuple[str, ...]  # what was read
 
 
 def open_known(name: str, path: str | os.PathLike[str], *, drop_constant_users: bool = False) -> Opened:
@@ -101,7 +102,8 @@ def open_known(name: str, path: str | os.PathLike[str], *, drop_constant_users: 
     if name not in KNOWN:
         raise ParameterError(f"there is no set {name!r}; there are {', '.join(KNOWN)}")
     known, path = KNOWN[name], Path(path)
-    contents = [_find_file(names, path, known, name) for names in known.files]
+    files = [_find_file(names, path, known, name) for names in known.files]
+    contents = [_read_bytes(file) for file in files]
     digest = hashlib.sha256(b"".join(contents)).hexdigest()
     release = known.releases.get(digest)
     try:
@@ -120,7 +122,9 @@ def open_known(name: str, path: str | os.PathLike[str], *, drop_constant_users: 
             DataWarning,
             stacklevel=3,
         )
-    return Opened(name, _drop_constant(table) if drop_constant_users else table, release)
+    if drop_constant_users:
+        table = _drop_constant(table)
+    return Opened(name, table, release, tuple(map(str, files)))
 
 
 def recognize(path: str | os.PathLike[str]) -> str | None:
@@ -159,6 +163,10 @@ class File(NamedTuple):
         """Its name without folders."""
         return self.inside.rpartition("/")[2]
 
+    def __str__(self) -> str:
+        below = self.inside.partition("/")[2]
+        return f"{self.place}/{below}" if below else str(self.place)
+
 
 def _list(path: Path) -> Iterator[File]:
     """Files inside an archive or a folder; a file itself."""
@@ -179,8 +187,8 @@ def _matches(file: File, names: str, hint: str) -> bool:
     return file.name in names.split("|") and hint in file.inside.lower()
 
 
-def _find_file(names: str, path: Path, known: Known, name: str) -> bytes:
-    """Read the file, out of the path itself or of an archive that lies in the folder.
+def _find_file(names: str, path: Path, known: Known, name: str) -> File:
+    """Find the file, in of the path itself or of an archive that lies in the folder.
 
     A file that lies in the folder or is the path itself need not have the set's name above it, as long as it has not
     another set's.
@@ -190,12 +198,12 @@ def _find_file(names: str, path: Path, known: Known, name: str) -> bytes:
     archives = sorted(path.glob("*.zip")) if path.is_dir() else []
     for file in (each for place in (path, *archives) for each in _list(place)):
         if _matches(file, names, known.hint):
-            return _read_bytes(file)
+            return file
     others = [other.hint for other in KNOWN.values() if other.hint not in ("", known.hint)]
     for file in _list(path):
         nearby = not zipfile.is_zipfile(path) and file.inside.count("/") <= 1
         if nearby and _matches(file, names, "") and not any(hint in file.inside.lower() for hint in others):
-            return _read_bytes(file)
+            return file
     wanted = " or ".join(names.split("|"))
     below = f" with {known.hint!r} in its path" if known.hint else ""
     raise MissingFileError(f"{path} holds no file {wanted}{below}; {_say_where(name, known)}")
@@ -213,7 +221,7 @@ def _read_bytes(file: File) -> bytes:
             raw = file.place.read_bytes()
         return bz2.decompress(raw) if file.name.endswith(".bz2") else raw
     except (OSError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{file.place}, {file.inside}: cannot be read: {error}; fetch it again") from error
+        raise DataError(f"{file} cannot be read: {error}; fetch it again") from error
 
 
 def _say_where(name: str, known: Known) -> str:

@@ -31,8 +31,8 @@ MEASURES = {
     "mae_rounded": "MAE, rounded",
     "mae_median": "MAE of the median",
     "log_loss": "log loss",
-    "coverage": f"{COVERAGE:.0%} interval covers",
-    "coverage_predicted": "covered, it says",
+    "coverage": f"{COVERAGE:.0%} interval: hits",
+    "coverage_predicted": f"{COVERAGE:.0%} interval: mass",
     "ndcg_10": f"NDCG@{LENGTH}",
     "kendall_tau": "Kendall's tau",
     "mse_known": "MSE, rows not cold",
@@ -81,7 +81,7 @@ def measure(model: Any, split: Split, score: str = "all") -> tuple[Measures, Row
         "rmse": float(np.sqrt(metrics.weighted_mean(squared, weight))),
         "mae": metrics.weighted_mean(absolute, weight),
         "mae_rounded": metrics.mae(truth, metrics.round_to_level(clipped, grid.values), weight),
-        "ndcg_10": _or_none(metrics.ndcg, users, truth, rows["prediction"], LENGTH),
+        "ndcg_10": _or_none(_ndcg, users, truth, rows["prediction"]),
         "kendall_tau": _or_none(metrics.kendall_tau, users, truth, rows["prediction"]),
     }
     if known.any():
@@ -148,6 +148,10 @@ def _counted(model: Any, split: Split) -> Float64:
     used[user, level] = True
     lone = used.sum(1) == 1
     return np.where((user_of_row >= 0) & lone[user_of_row], 0.0, 1.0)
+
+
+def _ndcg(users: Any, truth: Float64, predicted: Float64) -> float:
+    return metrics.ndcg(users, truth, predicted, LENGTH, only_where_order_matters=True)
 
 
 def _or_none(function: Callable[..., float], *arguments: Any) -> float | None:

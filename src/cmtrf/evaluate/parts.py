@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,22 +17,22 @@ from cmtrf.errors import DataError, ParameterError
 from cmtrf.splits import Split
 from cmtrf.splits.protocol import PAPER
 from cmtrf.tables.columns import ColumnNames, Columns
-from cmtrf.tables.reading import column_names, read
+from cmtrf.tables.reading import column_names, read, read_column
 
 log = logging.getLogger("cmtrf")
 
 SPLITS = ("auto", "chronological", "uniform", "user", "published", "paper")
 
 
-def open_table(table: Any, known_set: str | None) -> tuple[Any, str | None, str | None]:
-    """Return the table, the name of the known set that it is, and its release.
+def open_table(table: Any, known_set: str | None) -> tuple[Any, dict[str, Any]]:
+    """Return the table, and what is known of it: the name of the set, its release, the files that were read.
 
     An archive or a folder of a known set is loaded; what has a path and is neither is a file of the caller's own.
     """
     if known_set is not None and known_set not in KNOWN:
         raise ParameterError(f"there is no set {known_set!r}; there are {', '.join(KNOWN)}")
     if not isinstance(table, (str, Path)):
-        return table, known_set, None
+        return table, {"set": known_set, "release": None, "files": []}
     path = Path(table)
     if known_set is None and path.exists() and (path.is_dir() or path.suffix.lower() == ".zip"):
         known_set = recognize(path)
@@ -41,9 +42,9 @@ def open_table(table: Any, known_set: str | None) -> tuple[Any, str | None, str 
                 "or say which set it is"
             )
     if known_set is None:
-        return table, None, None
+        return table, {"set": None, "release": None, "files": [str(path)]}
     opened = open_known(known_set, path)
-    return opened.table, opened.name, opened.release
+    return opened.table, {"set": opened.name, "release": opened.release, "files": list(opened.files)}
 
 
 def split_table(
@@ -70,7 +71,7 @@ def split_table(
                 "another split"
             )
         return splits.paper(table, known_set)
-    if split == "published" or (split == "auto" and known_set is not None and "part" in column_names(table)):
+    if split == "published" or (split == "auto" and _has_parts(table)):
         return splits.published(table, duplicates=duplicates, **names)
     columns = _settled(read(table, **names), duplicates)
     if split == "auto":
@@ -78,6 +79,11 @@ def split_table(
     if split == "uniform":
         return splits.uniform(columns, test_share)
     return (splits.chronological if split == "chronological" else splits.user_wise)(columns, test_share)
+
+
+def _has_parts(table: Any) -> bool:
+    """Whether a column ``part`` says of each row whether it is train or test."""
+    return "part" in column_names(table) and set(read_column(table, "part").tolist()) == {"train", "test"}
 
 
 def _settled(columns: Columns, duplicates: str) -> Columns:
@@ -95,7 +101,12 @@ def validation_of(split: Split) -> Split:
             return validation
         reason = "every row of it is cold, so that it cannot tell one setting from another"
     log.warning("the validation part is cut uniformly, not as the test part was: %s", reason)
-    return replace(splits.uniform(split.train_columns, 0.1), is_validation=True)
+    try:
+        return replace(splits.uniform(split.train_columns, 0.1), is_validation=True)
+    except DataError:
+        raise DataError(
+            f"{len(split.train_columns)} train rows are too few to choose anything on a tenth of them; judge on more"
+        ) from None
 
 
 def check_ratings(split: Split, levels: Any, duplicates: str) -> None:
@@ -107,13 +118,11 @@ def check_ratings(split: Split, levels: Any, duplicates: str) -> None:
         raise DataError(f"in the test part, {error}") from None
 
 
-def describe(split: Split, known_set: str | None, release: str | None) -> dict[str, Any]:
+def describe(split: Split, origin: Mapping[str, Any]) -> dict[str, Any]:
     """What was split and how, for the record."""
     train, test = split.train_columns, split.test_columns
     return {
-        "set": known_set,
-        "release": release,
-        "source": train.source,
+        **origin,
         "columns": dict(train.names),
         "train_users": len(np.unique(train.user)),
         "train_items": len(np.unique(train.item)),

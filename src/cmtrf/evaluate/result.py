@@ -22,7 +22,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "polars", "scikit-learn")
 Run = dict[str, Any]
 
 
-@dataclass
+@dataclass(repr=False)
 class Evaluation:
     """What was run, and what came out; grows with each run.
 
@@ -74,8 +74,14 @@ class Evaluation:
     def table(self) -> Any:
         """Summary as a polars frame: one row a model."""
         summary = self.summary
-        names = summary[0] if summary else {"model": "", "n_runs": 0}
-        return frame({name: np.array([row[name] for row in summary], dtype=object) for name in names})
+        texts = {name: np.array([row[name] for row in summary], dtype=object) for name in ("model", "n_runs")}
+        numbers = list(summary[0])[2:] if summary else []
+        return frame(texts | {name: np.array([row[name] for row in summary], dtype=np.float64) for name in numbers})
+
+    def __repr__(self) -> str:
+        """Say what was run; `table` has the numbers."""
+        models = ", ".join(f"{row['model']} ({row['n_runs']})" for row in self.summary)
+        return f"Evaluation({models or 'no run'}; {self.text})"
 
 
 def average(model: str, runs: Sequence[Run]) -> dict[str, Any]:
@@ -90,15 +96,23 @@ def average(model: str, runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def compare(rows: Mapping[str, Sequence[Rows]], first: str, split: Split) -> Iterable[dict[str, Any]]:
-    """Differences of each model from the first on the same rows, the seeds of a model averaged row by row."""
-    test = split.test_columns
+    """Differences of each model from the first on the same rows, the seeds of a model averaged row by row.
+
+    Where some rows are cold, the squared error is compared on the others alone, too (``mse_known``).
+    """
+    test, known = split.test_columns, ~split.cold
     mean = {name: _mean_losses(each) for name, each in rows.items()}
     for name in rows:
         for measure in [each for each in mean[first] if each in mean[name] and name != first]:
             own, other = mean[name][measure], mean[first][measure]
             if np.isfinite(own).all() and np.isfinite(other).all():
-                found = paired_difference(test.user, own, other, test.weight)
-                yield {"model": name, "against": first, "measure": measure, **found._asdict()}
+                parts: dict[str, Any] = {measure: slice(None)}
+                if measure == "mse" and 0 < known.mean() < 1:
+                    parts["mse_known"] = known
+                for label, part in parts.items():
+                    weight = None if test.weight is None else test.weight[part]
+                    found = paired_difference(test.user[part], own[part], other[part], weight)
+                    yield {"model": name, "against": first, "measure": label, **found._asdict()}
 
 
 def _mean_losses(seeds: Sequence[Rows]) -> Rows:

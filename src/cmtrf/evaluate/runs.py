@@ -21,7 +21,7 @@ from cmtrf.evaluate.store import Store
 from cmtrf.models.stored import package_version
 from cmtrf.plan import whole_number
 from cmtrf.splits import Split
-from cmtrf.tables.columns import ColumnNames
+from cmtrf.tables.columns import ColumnNames, check_names
 from cmtrf.tuning import quiet, search
 
 log = logging.getLogger("cmtrf")
@@ -37,7 +37,7 @@ class Stopped(KeyboardInterrupt):
         done = f"{n} finished run{'' if n == 1 else 's'}"
         self.result = result
         if path is None:
-            self.kept = f"nothing is kept of {done}; with a file to write (-o) it would have been"
+            self.kept = f"nothing is kept of what was tuned and of {done}; with a file to write (-o) it would have been"
         else:
             where = f"{path} keeps {done}" if n else f"the folder beside {path} keeps what was tuned"
             self.kept = f"{where}; the same call goes on from there"
@@ -75,8 +75,8 @@ def evaluate(
     test : table, optional
         A test part of its own; ``table`` is then the train part.
     split : {"auto", "chronological", "uniform", "user", "published", "paper"}
-        How to split. ``"auto"``: as published where a known set comes with a split, else by time where there are
-        time stamps, else uniformly.
+        How to split. ``"auto"``: as a column ``part`` says where there is one, else by time where there are time
+        stamps, else uniformly.
     test_share : float
         Share of the rows that are test, where the split leaves that open.
     known_set : str, optional
@@ -119,17 +119,21 @@ def evaluate(
     >>> round(result.summary[0]["mse"], 2)
     0.61
     """
+    models = models.split(",") if isinstance(models, str) else models
     entries = _check(models, seeds, score)
-    release = None
+    check_names(names)
+    if fresh and output is None:
+        raise ParameterError("fresh=True has nothing to start over without output=")
+    origin: dict[str, Any] = {"set": None, "release": None, "files": []}
     if isinstance(table, Split):
         if test is not None or split != "auto" or known_set is not None or names:
             raise ParameterError("the table is split already: pass neither test, split, known_set nor names of columns")
     else:
-        table, known_set, release = open_table(table, known_set)
-        table = split_table(table, test, split, test_share, known_set, duplicates, names)
+        table, origin = open_table(table, known_set)
+        table = split_table(table, test, split, test_share, origin["set"], duplicates, names)
     check_ratings(table, levels, duplicates)
     job = _Job(table, {"levels": levels, "duplicates": duplicates, "n_jobs": n_jobs, "progress": progress}, score)
-    result = Evaluation(describe(table, known_set, release), str(table), score, versions=list_versions())
+    result = Evaluation(describe(table, origin), str(table), score, versions=list_versions())
     store = Store.at(None if output is None else Path(output), fresh=fresh)
     rows: dict[tuple[str, int], Rows] = {}
 
@@ -146,9 +150,12 @@ def evaluate(
             for seed in range(seeds):
                 if (name, seed) in rows:
                     continue
-                if name not in result.tuning:
-                    result.tuning[name] = job.tune(name, entry, store.folder)
-                run, predictions = job.run(name, entry, seed, result.tuning[name]["params"])
+                try:
+                    if name not in result.tuning:
+                        result.tuning[name] = job.tune(name, entry, store.folder)
+                    run, predictions = job.run(name, entry, seed, result.tuning[name]["params"])
+                except ParameterError as error:
+                    raise ParameterError(f"{name}: {error}; or leave this model out of models=") from None
                 store.keep(run, predictions, table)
                 add(run, predictions)
                 store.write(result)

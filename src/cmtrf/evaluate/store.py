@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,23 +39,23 @@ class Store:
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder} is a file, and predictions go to a folder of that name; name another file")
         folder.mkdir(exist_ok=True)
+        store = cls(path, folder)
+        if fresh and path.exists():
+            store._read()  # what is no result is not ours to remove
         if fresh:
             for old in [path, *(file for kind in OURS for file in folder.glob(kind))]:
                 old.unlink(missing_ok=True)
-        return cls(path, folder)
+        return store
 
     def recall(self, result: Evaluation, key: Callable[[str, int | None], str]) -> list[tuple[Run, Rows]]:
         """Take over choices; return runs with their predictions. What is there of something else is refused."""
         if self.path is None or not self.path.exists():
             return []
-        try:
-            old = json.loads(self.path.read_text("utf-8"))
-            same = old["data"]["digest"] == result.data["digest"] and old["score"] == result.score
-            runs, tuning = list(old["runs"]), dict(old["tuning"])
-            stale = {run["model"] for run in runs if run["key"] != key(run["model"], run["seed"])}
-            stale |= {name for name, found in tuning.items() if found["key"] != key(name, None)}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise DataError(f"{self.path} is there and is no result of an evaluation; name another file") from None
+        old = self._read()
+        runs, tuning = old["runs"], old["tuning"]
+        same = old["data"]["digest"] == result.data["digest"] and old["score"] == result.score
+        stale = {run["model"] for run in runs if run["key"] != key(run["model"], run["seed"])}
+        stale |= {name for name, found in tuning.items() if found["key"] != key(name, None)}
         advice = "name another file, or start over with fresh=True (--fresh)"
         if not same:
             raise DataError(f"{self.path} holds results of another table, split or way of counting errors; {advice}")
@@ -66,20 +67,35 @@ class Store:
         for run in runs:
             run |= {name: float(run[name]) for name in MEASURES if isinstance(run[name], str)}  # "inf"
         result.tuning |= tuning
-        return [(run, self._rows(run)) for run in runs if self._predictions(run).exists()]
+        return [(run, rows) for run in runs if (rows := self._rows(run)) is not None]
+
+    def _read(self) -> dict[str, Any]:
+        """The file as it is; one that is no result is refused."""
+        assert self.path is not None
+        try:
+            old: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
+            needed = [old["data"]["digest"], old["score"], *(found["key"] for found in old["tuning"].values())]
+            needed += [run[name] for run in old["runs"] for name in ("model", "seed", "key")]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(f"{self.path} is there and is no result of an evaluation; name another file") from None
+        return old
 
     def keep(self, run: Run, rows: Rows, split: Split) -> None:
         """Write the predictions of a run; it counts as done once it is in the JSON file, too."""
         if self.folder is None:
             return
         test = split.test_columns
-        write_file(frame({"user": test.user, "item": test.item, **rows}), self._predictions(run))
+        weight = {} if test.weight is None else {"weight": test.weight}
+        write_file(frame({"user": test.user, "item": test.item, **weight, **rows}), self._predictions(run))
 
-    def _rows(self, run: Run) -> Rows:
-        """Read the predictions of a run."""
+    def _rows(self, run: Run) -> Rows | None:
+        """Read the predictions of a run; where they are gone or broken it is to be run again."""
         path = self._predictions(run)
-        names = [name for name in column_names(path) if name not in ("user", "item")]
-        return {name: np.asarray(read_column(path, name), dtype=np.float64) for name in names}
+        try:
+            names = [name for name in column_names(path) if name not in ("user", "item", "weight")]
+            return {name: np.asarray(read_column(path, name), dtype=np.float64) for name in names}
+        except DataError:
+            return None
 
     def write(self, result: Evaluation) -> None:
         """Write the JSON file, whole."""

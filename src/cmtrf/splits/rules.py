@@ -5,6 +5,7 @@ A rule is used twice: for the test part, and for the validation part of what is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from cmtrf.kernels.table import Float64, Integers
 from cmtrf.ratings import deal_pairs, pair_codes
 from cmtrf.tables.columns import Columns
 from cmtrf.vocabulary import Codes, Vocabulary
+
+log = logging.getLogger("cmtrf")
 
 Bools = NDArray[np.bool_]
 Rule = Callable[[Columns, float], Bools]
@@ -32,7 +35,19 @@ def _last(order: Integers, share: float) -> Bools:
 def by_time(columns: Columns, share: float) -> Bools:
     """Take the last rows by time, then user, then item."""
     users, items = codes(columns)
-    return _last(np.lexsort((items, users, _times(columns))), share)
+    times = _times(columns)
+    is_test = _last(np.lexsort((items, users, times)), share)
+    if is_test.any() and not is_test.all():
+        tied = int((times == times[is_test].min()).sum()) if times[~is_test].max() == times[is_test].min() else 0
+        if tied > max(10, 0.01 * len(times)):
+            log.warning(
+                "%s: %d of %d rows have the one time at which train ends and test begins; among them users decide, in "
+                "the order of their ids, which is no order in time",
+                columns.source,
+                tied,
+                len(times),
+            )
+    return is_test
 
 
 def _times(columns: Columns) -> Float64:

@@ -15,7 +15,7 @@ from cmtrf.kernels.table import Integers
 from cmtrf.plan import whole_number
 from cmtrf.ratings import deal_pairs
 from cmtrf.splits.rules import Bools, Rule, at_random, at_random_of_users, by_time, codes, last_of_users
-from cmtrf.tables.columns import ColumnNames, Columns
+from cmtrf.tables.columns import ColumnNames, Columns, check_names
 from cmtrf.tables.reading import read, read_column
 from cmtrf.tables.writing import as_frame, take_rows
 from cmtrf.vocabulary import Vocabulary, shown
@@ -226,10 +226,7 @@ def given(
 
 def _read(table: Any, names: ColumnNames) -> tuple[Columns, Integers]:
     """Read the rows that count (one of weight 0 is as if it were not there), and say which they are."""
-    known = ColumnNames.__annotations__
-    for name in names:
-        if name not in known:
-            raise TypeError(f"unexpected argument {name!r}; columns are named by {', '.join(known)}")
+    check_names(names)
     columns = read(table, **names)
     rows = rows_that_count(columns)
     return (columns if len(rows) == len(columns) else columns.keep(rows)), rows

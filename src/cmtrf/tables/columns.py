@@ -49,6 +49,14 @@ class ColumnNames(TypedDict, total=False):
     weight: str | None
 
 
+def check_names(names: Mapping[str, object]) -> None:
+    """Refuse a keyword that is no role of a column."""
+    for name in names:
+        if name not in ColumnNames.__annotations__:
+            known = ", ".join(ColumnNames.__annotations__)
+            raise TypeError(f"unexpected argument {name!r}; columns are named by {known}")
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The columns of a table that play a role, checked, as plain arrays of equal length."""
@@ -121,6 +129,8 @@ def find_columns(
     for role in ("user", "item"):
         if role not in at:
             there = _say_columns(names)
+            taken = [f"{name!r} is named as the {other}" for other, name in asked.items() if name is not None]
+            there += f" ({', '.join(taken)})" if taken else ""
             raise DataError(f"{source.title} has no {role} column; {there}; pass {role}='<column>'")
     if rated and not extra_ratings and "rating" not in at:
         raise DataError(

@@ -101,6 +101,8 @@ def _recognise(path: Path) -> _Layout:
     """Tell the separator and whether there is a header from the first line: a header has no numbers in it."""
     with _open_bytes(path) as stream:
         head = stream.read(1 << 16)
+    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise DataError(f"{path} is an archive or a spreadsheet; unpack it, or save the table as CSV in UTF-8")
     if b"\0" in head:
         raise DataError(f"{path} is neither Parquet nor text with a column for user, item and rating")
     lines = [line.rstrip("\r") for line in head.decode("utf-8-sig", errors="replace").split("\n")]
