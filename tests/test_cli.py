@@ -341,3 +341,19 @@ def test_words_of_the_summary():
     assert word_scales(1, [9]) == "one for all users"
     assert word_scales(3, [5, 1000, 2]) == "3, used by 5, 1,000 and 2 users"
     assert word_scales(20, [1] * 20) == "20"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("pass levels=[...] with all of them", "pass --levels LEVEL,... with all of them"),
+        ("or pass duplicates='last', 'first' or 'keep'", "or pass --duplicates last, 'first' or 'keep'"),
+        ("pass user='<column>'", "pass --user <column>"),
+        ("name their column with timestamp=, or", "name their column with --timestamp, or"),
+        ("n_scales=4 needs more; pass test_share=0.4.", "--scales 4 needs more; pass --test-share 0.4."),
+        ("see --levels=3 and /a/user=b/c", "see --levels=3 and /a/user=b/c"),
+        ("there is no file x=1.csv", "there is no file x=1.csv"),
+    ],
+)
+def test_errors_name_options_as_they_are_typed(message, told):
+    assert console._as_options(message) == told

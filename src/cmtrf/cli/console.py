@@ -162,7 +162,7 @@ def _as_options(message: str) -> str:
     message = re.sub(r"\bn_scales=", "scales=", message)
     message = re.sub(r"\b(levels)=\[\.\.\.\]", r"--\1 LEVEL,...", message)
     names = "user|item|rating|timestamp|weight|levels|duplicates|split|scales|models|score|seeds|test_share|test"
-    found = re.compile(rf"(?<![\w-])({names})=(?:'([^']*)'|\"([^\"]*)\"|([\w.]*))")
+    found = re.compile(rf"(?<![\w/.-])({names})=(?:'([^']*)'|\"([^\"]*)\"|([\w.]*))")
 
     def option(match: re.Match[str]) -> str:
         value = next((part for part in match.groups()[1:] if part), "")

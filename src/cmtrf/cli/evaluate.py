@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmtrf.cli.console import Debug, Jobs, Json, align, check_output, print_json, say
-from cmtrf.cli.fit import TABLE, Duplicates, read_levels
+from cmtrf.cli.options import (
+    Duplicates,
+    DuplicatesName,
+    Item,
+    Levels,
+    Rating,
+    Timestamp,
+    User,
+    Weight,
+    read_levels,
+)
 
 if TYPE_CHECKING:
     from cmtrf.evaluate import Evaluation
@@ -107,23 +117,13 @@ def evaluate(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over, whatever OUT.json holds.", rich_help_panel=RUNS)
     ] = False,
-    levels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LEVEL,...",
-            help="The rating scale, lowest first: numbers or words.",
-            show_default="those that occur in train",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    duplicates: Annotated[
-        Duplicates, typer.Option(help="A user rated an item twice.", rich_help_panel=TABLE)
-    ] = Duplicates.ERROR,
-    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="Users.", rich_help_panel=TABLE)] = None,
-    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Items.", rich_help_panel=TABLE)] = None,
-    rating: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ratings.", rich_help_panel=TABLE)] = None,
-    timestamp: Annotated[str | None, typer.Option(metavar="COLUMN", help="Times.", rich_help_panel=TABLE)] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights.", rich_help_panel=TABLE)] = None,
+    levels: Levels = None,
+    duplicates: Duplicates = DuplicatesName.ERROR,
+    user: User = None,
+    item: Item = None,
+    rating: Rating = None,
+    timestamp: Timestamp = None,
+    weight: Weight = None,
     jobs: Jobs = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -242,12 +242,13 @@ def _print_rows(rows: list[list[str]], to_the_right: list[bool]) -> None:
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
-    """Mean and spread; of a model that is the same for every seed the spread says nothing."""
+    """Mean, and the spread where it shows in the digits that are printed."""
     value, spread = row[name], row[f"{name}_spread"]
     digits = {"seconds": 2, "peak_mb": 0}.get(name, 4)
     if value is None:
         return "-"
-    return f"{value:.{digits}f}" + ("" if not spread else f" ±{spread:.{digits}f}")
+    shown = "" if spread is None else f" ±{spread:.{digits}f}"
+    return f"{value:.{digits}f}" + (shown if spread is not None and float(shown[2:]) > 0 else "")
 
 
 def _error(found: dict[str, Any]) -> str:

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cmtrf.cli.console import MODEL_SUFFIXES, Debug, Jobs, Json, check_output, print_json, print_pairs
+from cmtrf.cli.options import (
+    Duplicates,
+    DuplicatesName,
+    Item,
+    Levels,
+    Rating,
+    Timestamp,
+    User,
+    Weight,
+    read_levels,
+)
 
 if TYPE_CHECKING:
     from cmtrf.estimators import CMTRF
 
-MODEL, TABLE, RUN = "The model", "The table", "The run"
+MODEL, RUN = "The model", "The run"
 MANY = 12  # more levels or scales than this are not listed in the summary
-
-
-class Duplicates(StrEnum):
-    """What to do where a user rated an item twice."""
-
-    ERROR = "error"
-    KEEP = "keep"
-    LAST = "last"
-    FIRST = "first"
 
 
 class SolverName(StrEnum):
@@ -73,23 +75,13 @@ def fit(
             rich_help_panel=MODEL,
         ),
     ] = None,
-    levels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LEVEL,...",
-            help="The rating scale, lowest first: numbers or words.",
-            show_default="those that occur",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
-    duplicates: Annotated[
-        Duplicates, typer.Option(help="A user rated an item twice.", rich_help_panel=TABLE)
-    ] = Duplicates.ERROR,
-    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="Users.", rich_help_panel=TABLE)] = None,
-    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Items.", rich_help_panel=TABLE)] = None,
-    rating: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ratings.", rich_help_panel=TABLE)] = None,
-    timestamp: Annotated[str | None, typer.Option(metavar="COLUMN", help="Times.", rich_help_panel=TABLE)] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COLUMN", help="Weights.", rich_help_panel=TABLE)] = None,
+    levels: Levels = None,
+    duplicates: Duplicates = DuplicatesName.ERROR,
+    user: User = None,
+    item: Item = None,
+    rating: Rating = None,
+    timestamp: Timestamp = None,
+    weight: Weight = None,
     solver: Annotated[SolverName, typer.Option(help="How it is minimised.", rich_help_panel=RUN)] = SolverName.AUTO,
     max_sweeps: Annotated[int, typer.Option(metavar="N", min=1, help="Most sweeps.", rich_help_panel=RUN)] = 100,
     tol: Annotated[
@@ -143,11 +135,6 @@ def read_scales(text: str) -> int | str:
     if text.isascii() and text.isdecimal() and int(text) >= 1:
         return int(text)
     raise typer.BadParameter(f"{text!r} is neither user, fixed nor a whole number from 1 on", param_hint="--scales")
-
-
-def read_levels(text: str | None) -> list[str] | None:
-    """Read ``--levels``: texts with commas between them, lowest first."""
-    return None if text is None else [level.strip() for level in text.split(",")]
 
 
 def read_margin(text: str | None) -> float | list[float] | None:

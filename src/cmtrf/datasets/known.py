@@ -170,17 +170,17 @@ class File(NamedTuple):
 
 def _list(path: Path) -> Iterator[File]:
     """Files inside an archive or a folder; a file itself."""
-    path = path.resolve()
+    name = path.name if path.name not in ("", "..") else path.resolve().name
     if path.is_dir():
         for file in sorted(path.rglob("*")):
             if file.is_file():
-                yield File(path, f"{path.name}/{file.relative_to(path).as_posix()}")
+                yield File(path, f"{name}/{file.relative_to(path).as_posix()}")
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for entry in archive.namelist():
-                yield File(path, f"{path.name}/{entry}")
+                yield File(path, f"{name}/{entry}")
     elif path.is_file():
-        yield File(path, path.name)
+        yield File(path, name)
 
 
 def _matches(file: File, names: str, hint: str) -> bool:
