@@ -525,8 +525,10 @@ def test_a_known_set_is_found_by_its_files(tmp_path, table):
     assert (result.data["set"], result.data["release"]) == ("ml-100k", None)
     assert evaluate(folder / "u.data", known_set="ml-100k", **SMALL).data["set"] == "ml-100k"
     assert evaluate(folder / "u.data", **SMALL).data["set"] is None
-    with pytest.raises(DataError, match="80,000 train rows; this table has 1,600"):
-        evaluate(folder, split="paper", **SMALL)
+    for path in (folder, folder / "u.data"):
+        with pytest.raises(DataError, match="80,000 train rows; this table has 1,600"):
+            evaluate(path, split="paper", **SMALL)
+    assert result.data["files"] == [str(folder / "u.data")]
     (tmp_path / "other").mkdir()
     with pytest.raises(DataError, match="no archive or folder of a set that is known by its files"):
         evaluate(tmp_path / "other", **SMALL)

@@ -155,7 +155,7 @@ def _drop_constant(table: pl.DataFrame) -> pl.DataFrame:
 class File(NamedTuple):
     """A file, or an entry of an archive."""
 
-    place: Path  # what holds it: a folder, an archive, or itself
+    place: Path  # the folder or the archive that holds it
     inside: str  # its path below that, beginning with the name of the place
 
     @property
@@ -164,8 +164,7 @@ class File(NamedTuple):
         return self.inside.rpartition("/")[2]
 
     def __str__(self) -> str:
-        below = self.inside.partition("/")[2]
-        return f"{self.place}/{below}" if below else str(self.place)
+        return str(self.place / self.inside.partition("/")[2])
 
 
 def _list(path: Path) -> Iterator[File]:
@@ -180,7 +179,7 @@ def _list(path: Path) -> Iterator[File]:
             for entry in archive.namelist():
                 yield File(path, f"{name}/{entry}")
     elif path.is_file():
-        yield File(path, name)
+        yield File(path.parent, f"{path.absolute().parent.name}/{name}")
 
 
 def _matches(file: File, names: str, hint: str) -> bool:
@@ -201,7 +200,7 @@ def _find_file(names: str, path: Path, known: Known, name: str) -> File:
             return file
     others = [other.hint for other in KNOWN.values() if other.hint not in ("", known.hint)]
     for file in _list(path):
-        nearby = not zipfile.is_zipfile(path) and file.inside.count("/") <= 1
+        nearby = not zipfile.is_zipfile(path) and file.inside.count("/") == 1
         if nearby and _matches(file, names, "") and not any(hint in file.inside.lower() for hint in others):
             return file
     wanted = " or ".join(names.split("|"))
@@ -214,11 +213,9 @@ def _read_bytes(file: File) -> bytes:
     try:
         if file.place.is_dir():
             raw = (file.place / below).read_bytes()
-        elif below:
+        else:
             with zipfile.ZipFile(file.place) as archive:
                 raw = archive.read(below)
-        else:
-            raw = file.place.read_bytes()
         return bz2.decompress(raw) if file.name.endswith(".bz2") else raw
     except (OSError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise DataError(f"{file} cannot be read: {error}; fetch it again") from error

@@ -24,7 +24,7 @@ log = logging.getLogger("cmtrf")
 SPLITS = ("auto", "chronological", "uniform", "user", "published", "paper")
 
 
-def open_table(table: Any, known_set: str | None) -> tuple[Any, dict[str, Any]]:
+def open_table(table: Any, known_set: str | None, split: str) -> tuple[Any, dict[str, Any]]:
     """Return the table, and what is known of it: the name of the set, its release, the files that were read.
 
     An archive or a folder of a known set is loaded; what has a path and is neither is a file of the caller's own.
@@ -34,9 +34,10 @@ def open_table(table: Any, known_set: str | None) -> tuple[Any, dict[str, Any]]:
     if not isinstance(table, (str, Path)):
         return table, {"set": known_set, "release": None, "files": []}
     path = Path(table)
-    if known_set is None and path.exists() and (path.is_dir() or path.suffix.lower() == ".zip"):
+    holds_files = path.is_dir() or (path.exists() and path.suffix.lower() == ".zip")
+    if known_set is None and (holds_files or split == "paper"):  # that split is only of known sets, under any name
         known_set = recognize(path)
-        if known_set is None:
+        if known_set is None and holds_files:
             raise DataError(
                 f"{path} is no archive or folder of a set that is known by its files; pass the file of ratings in it, "
                 "or say which set it is"

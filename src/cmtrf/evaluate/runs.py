@@ -129,7 +129,7 @@ def evaluate(
         if test is not None or split != "auto" or known_set is not None or names:
             raise ParameterError("the table is split already: pass neither test, split, known_set nor names of columns")
     else:
-        table, origin = open_table(table, known_set)
+        table, origin = open_table(table, known_set, split)
         table = split_table(table, test, split, test_share, origin["set"], duplicates, names)
     check_ratings(table, levels, duplicates)
     job = _Job(table, {"levels": levels, "duplicates": duplicates, "n_jobs": n_jobs, "progress": progress}, score)
