@@ -434,6 +434,62 @@ def test_what_is_broken_in_the_folder_is_made_again(table, tmp_path, broken):
     assert numbers(evaluate(table, output=path, **SMALL)) == numbers(first)
 
 
+@pytest.mark.parametrize(
+    "content", [b"3", b'{"a": 1}', b'[{"x": 1}]', b'[{"params": {}, "score": null, "seconds": 1}]', b"{"]
+)
+def test_a_search_of_another_form_is_made_again(table, tmp_path, content):
+    path = tmp_path / "out.json"
+    first = evaluate(table, output=path, **SMALL)
+    path.unlink()
+    for file in path.with_name("out.parts").glob("path-*.json"):
+        file.write_bytes(content)
+    assert numbers(evaluate(table, output=path, **SMALL)) == numbers(first)
+
+
+def test_predictions_of_another_form_are_made_again(table, tmp_path):
+    path = tmp_path / "out.json"
+    first = evaluate(table, output=path, **SMALL)
+    for change in (lambda rows: rows.head(5), lambda rows: rows.drop("prediction")):
+        file = next(path.with_name("out.parts").glob("small-0-*.parquet"))
+        change(pl.read_parquet(file)).write_parquet(file)
+        assert numbers(evaluate(table, output=path, **SMALL)) == numbers(first)
+    (path.with_name("out.parts") / "my-own-data.parquet").write_bytes(b"mine")
+    evaluate(table, output=path, fresh=True, **SMALL)
+    assert (path.with_name("out.parts") / "my-own-data.parquet").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("way", ["published", "given"])
+def test_repeated_pairs_are_settled_in_each_part(table, way):
+    train, test = splits.uniform(table)
+    train, test = (pl.concat([part, part.head(7).with_columns(rating=6 - pl.col("rating"))]) for part in (train, test))
+    whole = pl.concat([train.with_columns(part=pl.lit("train")), test.with_columns(part=pl.lit("test"))])
+    tables = {"table": train, "test": test} if way == "given" else {"table": whole, "split": "published"}
+    tables = {name: each.drop("timestamp") if name != "split" else each for name, each in tables.items()}
+    with pytest.raises(DataError, match=r"twice: .* \(7 repeats in all\)"):
+        evaluate(**tables, **SMALL)
+    found = {each: evaluate(**tables, duplicates=each, **SMALL).data for each in ("first", "last", "keep")}
+    assert [(data["n_train"], data["n_test"]) for data in found.values()] == [(1280, 320), (1280, 320), (1287, 327)]
+
+
+def test_a_third_value_in_part_is_told(table):
+    parts = table.with_columns(part=pl.Series(["train", "test", "valid", "train"] * 400))
+    with pytest.raises(DataError, match="column 'part' holds 'valid'"):
+        evaluate(parts, **SMALL)
+    assert evaluate(parts.with_columns(part=pl.lit("wheel")), **SMALL).text.startswith("chronological")
+
+
+def test_a_model_without_medians_has_none(table, monkeypatch):
+    class NoMedian(LevelShares):
+        def predict(self, table):
+            return super().predict(table)
+
+    split = splits.uniform(table)
+    values, rows = measure(NoMedian().fit(split.train_columns), split)
+    assert values["mae_median"] is None
+    assert "median" not in rows
+    assert values["log_loss"] > 0
+
+
 def test_results_of_something_else_are_not_overwritten(table, tmp_path):
     path = tmp_path / "out.json"
     evaluate(table, output=path, **SMALL)
@@ -563,7 +619,7 @@ def test_ratings_of_the_test_part_are_looked_at_before_any_fit(table, fits, tmp_
     with pytest.raises(DataError, match="in the test part, column 'rating', row 0 of the table: 'x' is a word"):
         evaluate(train, test=test.with_columns(rating=pl.lit("x")), **SMALL)
     (tmp_path / "out.parts").write_text("")
-    with pytest.raises(OutputError, match="is a file, and predictions go to a folder of that name"):
+    with pytest.raises(OutputError, match="is a file, and a folder of that name is needed"):
         evaluate(table, output=tmp_path / "out.json", **SMALL)
     assert fits[0] == []
 

@@ -246,6 +246,8 @@ def test_a_weighted_difference_counts_rows_by_their_weight():
     whole = np.repeat(np.arange(4), weight)
     same = metrics.paired_difference(np.array(user)[whole], np.array(own)[whole], np.zeros(7))
     assert found == pytest.approx(same)
+    nothing = metrics.paired_difference([*user, 4], [*own, 9.0], np.zeros(5), [*weight, 0])
+    assert nothing == pytest.approx(found)
 
 
 # What is refused --------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_scales_that_were_planted_pay():
         (make_sd1, {"n_levels": 1}, "n_levels=1"),
         (make_sd1, {"train_share": 0.8, "test_share": 0.3}, "together at most 1"),
         (make_sd2, {"negative": "drop"}, "negative='drop'"),
-        (make_sd2, {"negative": "redraw", "steepness_sd": 0.0}, 'negative="redraw" needs a number above 0'),
+        (make_sd2, {"negative": "redraw", "steepness_mean": -1.0, "steepness_sd": 0.0}, "no draw is ever above 0"),
         (make_clustered, {"n_scales": 0}, "n_scales=0"),
         (make_clustered, {"rank": 0}, "rank=0"),
     ],

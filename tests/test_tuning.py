@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -241,6 +242,33 @@ def test_fits_that_do_not_settle_are_no_news_here(split):
 def test_a_grid_that_cannot_be_is_told(split, grid, options, told):
     with pytest.raises(ParameterError, match=told):
         tuning.search(MODEL, split, grid, **options)
+
+
+def test_an_error_in_one_path_ends_the_others(split, monkeypatch):
+    fits = []
+
+    def fail(self, table):
+        fits.append(self.shift)
+        time.sleep(0.05)
+        if self.shift == 0.0:
+            raise RuntimeError("broken")
+        return fit(self, table)
+
+    fit = MeanRating.fit
+    monkeypatch.setattr(MeanRating, "fit", fail)
+    with pytest.raises(RuntimeError, match="broken"):
+        tuning.search(MeanRating(), split, {"shift": [0.5, 0.0, 1.0, 2.0, 3.0, 4.0]}, n_jobs=2)
+    n = len(fits)
+    time.sleep(0.3)
+    assert len(fits) == n < 6
+
+
+def test_a_store_that_cannot_be_made_is_told(split, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="is a file, and a folder of that name is needed"):
+        tuning.search(MeanRating(), split, {"shift": [0.5]}, store=tmp_path / "file")
+    with pytest.raises(OSError, match="there is no folder"):
+        tuning.search(MeanRating(), split, {"shift": [0.5]}, store=tmp_path / "no" / "folder")
 
 
 def test_values_of_several_kinds(split):

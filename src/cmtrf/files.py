@@ -52,6 +52,15 @@ def _mode_of(path: Path, target: Path) -> int | None:
     return stat.S_IMODE(mode)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder in one that is there, unless it is there already."""
+    if not folder.parent.is_dir():
+        raise MissingFileError(f"there is no folder {folder.parent} for {folder.name}; create it first")
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file, and a folder of that name is needed; pass another name")
+    folder.mkdir(exist_ok=True)
+
+
 def json_text(value: Any) -> str:
     """Write valid JSON: NaN becomes null, infinity the text "inf", what JSON does not know its ``repr``."""
     return json.dumps(_plain(value), indent=2, allow_nan=False, default=repr)

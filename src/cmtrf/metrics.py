@@ -114,8 +114,8 @@ def ndcg(
     by the order of the rows. A user whose ratings are all zero has no ideal and is left out; with negative ratings
     there is no such gain, which is an error.
 
-    A user with one item, or two, or the same rating for all, scores 1 in any order; where most have few items, so does
-    any model. ``only_where_order_matters`` leaves these users out.
+    A user with one item, or two (k above 1), or the same rating for all, scores 1 in any order; where most have few
+    items, so does any model. ``only_where_order_matters`` leaves these users out.
     """
     if k is not None and k < 1:
         raise ParameterError(f"k={k!r}: pass 1 or more, or None for the whole list")
@@ -178,8 +178,9 @@ def paired_difference(
     own, against, people = _numbers("loss", loss), _numbers("other", other), np.asarray(user)
     weights = np.ones(len(own)) if weight is None else _weights(weight, len(own))
     _check_lengths(user=people, loss=own, other=against)
+    counted = weights > 0
+    people, weights, gaps = people[counted], weights[counted], (own - against)[counted]
     who = np.unique(people, return_inverse=True)[1]
-    gaps = own - against
     sums, counts = np.bincount(who, weights * gaps), np.bincount(who, weights)
     n = len(sums)
     rng = np.random.default_rng(random_state)

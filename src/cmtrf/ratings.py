@@ -78,9 +78,10 @@ def build_ratings(
     )
 
 
-def pair_codes(users: Integers, items: Integers) -> NDArray[np.int64]:
-    """One number a pair, in the order of users, then items."""
-    codes: NDArray[np.int64] = users.astype(np.int64) * (int(items.max(initial=0)) + 1) + items
+def pair_codes(users: Integers, items: Integers, n_items: int | None = None) -> NDArray[np.int64]:
+    """One number a pair, in the order of users, then items; comparable with others of the same ``n_items``."""
+    n = int(items.max(initial=0)) + 1 if n_items is None else n_items
+    codes: NDArray[np.int64] = users.astype(np.int64) * n + items
     return codes
 
 

@@ -22,9 +22,9 @@ import numpy as np
 from sklearn.base import clone
 
 from cmtrf.encode import truth_of
-from cmtrf.errors import NotConvergedWarning, ParameterError, ScaleWarning
+from cmtrf.errors import DataError, ModelFileError, NotConvergedWarning, ParameterError, ScaleWarning
 from cmtrf.estimators import load
-from cmtrf.files import json_text, write_whole
+from cmtrf.files import json_text, make_folder, write_whole
 from cmtrf.kernels.choose import count_jobs
 from cmtrf.metrics import mae, mse
 from cmtrf.models.stored import package_version
@@ -184,7 +184,7 @@ def search(
         split = table.validation(share)
     folder = None if store is None else Path(store)
     if folder is not None:
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
     paths = list(_paths(values))
     jobs = count_jobs(n_jobs)
     workers = min(jobs, len(paths))
@@ -210,10 +210,12 @@ def search(
             # Kernels let go of the interpreter, and threads share the table: no process has to be started or fed.
             run = joblib.Parallel(workers, backend="threading")
             run(joblib.delayed(walk_path)(path, trials) for path, trials in zip(paths, done, strict=True))
-        except KeyboardInterrupt:
+        except BaseException as error:
             interrupted.set()
             while active:  # a thread cannot be stopped from outside: it ends with its sweep
                 time.sleep(0.01)
+            if not isinstance(error, KeyboardInterrupt):
+                raise
             raise Interrupted(Search(_flat(done), metric, values)) from None
     return Search(_flat(done), metric, values)
 
@@ -314,13 +316,15 @@ class _Memory:
             return [], None
         try:
             entries = json.loads(self.file.read_text("utf-8"))
-        except ValueError:  # somebody else's, or broken: begin again
+            trials = [
+                Trial(**{**entry, "params": params, "score": float(entry["score"])})
+                for entry, params in zip(entries, path, strict=False)
+            ]
+            if is_over(trials, path) or not self.warm:
+                return trials, None
+            return trials, load(self._checkpoint(len(trials)))
+        except (ValueError, TypeError, KeyError, DataError, ModelFileError):  # somebody else's, broken or gone: begin again
             return [], None
-        trials = [Trial(**{**entry, "params": params}) for entry, params in zip(entries, path, strict=False)]
-        if is_over(trials, path) or not self.warm:
-            return trials, None
-        checkpoint = self._checkpoint(len(trials))
-        return (trials, load(checkpoint)) if checkpoint.exists() else ([], None)
 
     def keep(self, trials: list[Trial], model: Any) -> None:
         """Write the model first: trials without it would not be gone on from."""

@@ -158,17 +158,19 @@ def report(error: Exception, *, debug: bool) -> int:
 
 
 def _as_options(message: str) -> str:
-    """Name options as the command line does where a message names arguments: levels=[...] is --levels."""
-    message = re.sub(r"\bn_scales=", "scales=", message)
-    message = re.sub(r"\b(levels)=\[\.\.\.\]", r"--\1 LEVEL,...", message)
-    names = "user|item|rating|timestamp|weight|levels|duplicates|split|scales|models|score|seeds|test_share|test"
-    found = re.compile(rf"(?<![\w/.-])({names})=(?:'([^']*)'|\"([^\"]*)\"|([\w.]*))")
+    """Name options as they are typed where a message names arguments: at its start, after words such as "pass"."""
+    names = (
+        "user|item|rating|timestamp|weight|levels|duplicates|split|n_scales|models|score|seeds|test_share|test|fresh"
+    )
+    value = r"\[[^]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*"
 
     def option(match: re.Match[str]) -> str:
-        value = next((part for part in match.groups()[1:] if part), "")
-        return f"--{match[1].replace('_', '-')} {value}".rstrip()
+        name = {"n_scales": "scales"}.get(match[2], match[2].replace("_", "-"))
+        entries = re.sub(r"['\"\[\] ]", "", match[3])
+        told = {"...": "LEVEL,...", "True": ""}.get(entries, entries)
+        return f"{match[1]}--{name} {told}".rstrip()
 
-    return found.sub(option, message)
+    return re.sub(rf"(^|: |\b(?:pass|or|with|by|and|without) )({names})=({value})", option, message)
 
 
 def _explain(error: Exception) -> str:

@@ -135,6 +135,8 @@ def evaluate(
     Errors are means over all test rows, cold ones included: those whose user or item train lacks.
     """
     check_output(output, (".json",))
+    if fresh and output is None:
+        raise typer.BadParameter("there is nothing to start over without -o", param_hint="--fresh")
     from cmtrf.evaluate import evaluate as run
 
     result = run(

@@ -24,7 +24,7 @@ Levels = Annotated[
     typer.Option(
         metavar="LEVEL,...",
         help="The rating scale, lowest first: numbers or words.",
-        show_default="those that occur",
+        show_default="those that occur where a model is fitted",
         rich_help_panel=TABLE,
     ),
 ]

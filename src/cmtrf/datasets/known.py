@@ -40,7 +40,7 @@ class Counts(NamedTuple):
 class Known:
     """One published set: where it is, what it may be used for, which of its files are read and how."""
 
-    files: tuple[str, ...]  # names of the files that are read, without folders; the first that is there of "a|b"
+    files: tuple[str, ...]  # names of the files that are read, without folders; any one of "a|b"
     hint: str  # in the path of such a file where its name alone does not tell the set
     read: Callable[[list[bytes]], pl.DataFrame]
     where: str
@@ -179,7 +179,7 @@ def _list(path: Path) -> Iterator[File]:
             for entry in archive.namelist():
                 yield File(path, f"{name}/{entry}")
     elif path.is_file():
-        yield File(path.parent, f"{path.absolute().parent.name}/{name}")
+        yield File(path.parent, f"{Path(os.path.abspath(path)).parent.name}/{name}")
 
 
 def _matches(file: File, names: str, hint: str) -> bool:
@@ -187,7 +187,7 @@ def _matches(file: File, names: str, hint: str) -> bool:
 
 
 def _find_file(names: str, path: Path, known: Known, name: str) -> File:
-    """Find the file, in of the path itself or of an archive that lies in the folder.
+    """Find the file, in the path itself or in an archive that lies in the folder.
 
     A file that lies in the folder or is the path itself need not have the set's name above it, as long as it has not
     another set's.

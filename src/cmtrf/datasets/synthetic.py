@@ -171,10 +171,11 @@ def make_sd2(
     if negative == "reflect":
         c = np.abs(c)
     elif negative == "redraw":
-        if steepness_sd <= 0:
-            raise ParameterError(f'steepness_sd={steepness_sd!r}: negative="redraw" needs a number above 0')
-        cut_off = -steepness_mean / steepness_sd
-        c = truncnorm.rvs(cut_off, np.inf, loc=steepness_mean, scale=steepness_sd, size=n_users, random_state=rng)
+        if steepness_sd == 0 and steepness_mean <= 0:
+            raise ParameterError(f"steepness_mean={steepness_mean!r}, steepness_sd=0: no draw is ever above 0")
+        if steepness_sd > 0:
+            lowest = -steepness_mean / steepness_sd
+            c = truncnorm.rvs(lowest, np.inf, steepness_mean, steepness_sd, size=n_users, random_state=rng)
     elif negative != "keep":
         raise ParameterError(f'negative={negative!r}: pass "reflect", "redraw" or "keep"')
 

@@ -104,13 +104,14 @@ def losses(rows: Rows) -> Rows:
 def _measure_probabilities(model: Any, test: Columns, truth: Float64, grid: Grid, rows: Rows) -> Mapping[str, float]:
     """What only a model that gives probabilities can be judged by."""
     weight, proba = test.weight, np.asarray(model.predict_proba(test))
-    rows["median"] = _predict(model, test, kind="median")
     low, high = np.asarray(model.predict_interval(test, coverage=COVERAGE)).T
     values = {
-        "mae_median": metrics.mae(truth, rows["median"], weight),
         "coverage": metrics.coverage(truth, low, high, weight),
         "coverage_predicted": metrics.interval_mass(proba, grid.values, low, high, weight),
     }
+    if _has_option(model, "kind"):
+        rows["median"] = _predict(model, test, kind="median")
+        values["mae_median"] = metrics.mae(truth, rows["median"], weight)
     level = grid.encode(truth)
     if (level < 0).any():
         first = int((level < 0).argmax())
@@ -129,11 +130,15 @@ def _measure_probabilities(model: Any, test: Columns, truth: Float64, grid: Grid
 
 def _predict(model: Any, test: Columns, **options: Any) -> Float64:
     """Predictions of all rows; a model that has not the option ``clip`` does not clip."""
-    if not options.keys() <= inspect.signature(model.predict).parameters.keys():
-        options = {}
+    if not _has_option(model, "clip"):
+        options.pop("clip", None)
     with quiet():
         predicted: Float64 = np.asarray(model.predict(test, **options), dtype=np.float64)
     return predicted
+
+
+def _has_option(model: Any, name: str) -> bool:
+    return name in inspect.signature(model.predict).parameters
 
 
 def _counted(model: Any, split: Split) -> Float64:

@@ -13,10 +13,10 @@ import numpy as np
 from cmtrf import splits
 from cmtrf.datasets.known import KNOWN, open_known, recognize
 from cmtrf.encode import encode, number_ratings, settle_rows
-from cmtrf.errors import DataError, ParameterError
+from cmtrf.errors import DataError, MissingFileError, ParameterError
 from cmtrf.splits import Split
 from cmtrf.splits.protocol import PAPER
-from cmtrf.tables.columns import ColumnNames, Columns
+from cmtrf.tables.columns import ColumnNames
 from cmtrf.tables.reading import column_names, read, read_column
 
 log = logging.getLogger("cmtrf")
@@ -34,7 +34,9 @@ def open_table(table: Any, known_set: str | None, split: str) -> tuple[Any, dict
     if not isinstance(table, (str, Path)):
         return table, {"set": known_set, "release": None, "files": []}
     path = Path(table)
-    holds_files = path.is_dir() or (path.exists() and path.suffix.lower() == ".zip")
+    if not path.exists():
+        raise MissingFileError(f"there is no file {path}")
+    holds_files = path.is_dir() or path.suffix.lower() == ".zip"
     if known_set is None and (holds_files or split == "paper"):  # that split is only of known sets, under any name
         known_set = recognize(path)
         if known_set is None and holds_files:
@@ -63,8 +65,7 @@ def split_table(
     if test is not None:
         if split != "auto":
             raise ParameterError(f"split={split!r} and a test part of its own: pass one of them")
-        train, apart = (_settled(read(each, **names), duplicates) for each in (table, test))
-        return splits.given(train, apart, duplicates=duplicates)
+        return splits.given(table, test, duplicates=duplicates, **names)
     if split == "paper":
         if known_set is None:
             raise ParameterError(
@@ -74,7 +75,8 @@ def split_table(
         return splits.paper(table, known_set)
     if split == "published" or (split == "auto" and _has_parts(table)):
         return splits.published(table, duplicates=duplicates, **names)
-    columns = _settled(read(table, **names), duplicates)
+    columns = read(table, **names)
+    columns = columns.keep(settle_rows(columns, duplicates))
     if split == "auto":
         split = "uniform" if columns.timestamp is None else "chronological"
     if split == "uniform":
@@ -83,12 +85,8 @@ def split_table(
 
 
 def _has_parts(table: Any) -> bool:
-    """Whether a column ``part`` says of each row whether it is train or test."""
-    return "part" in column_names(table) and set(read_column(table, "part").tolist()) == {"train", "test"}
-
-
-def _settled(columns: Columns, duplicates: str) -> Columns:
-    return columns.keep(settle_rows(columns, duplicates))
+    """Whether there is a column ``part`` that speaks of train and test."""
+    return "part" in column_names(table) and {"train", "test"} <= set(read_column(table, "part").tolist())
 
 
 def validation_of(split: Split) -> Split:

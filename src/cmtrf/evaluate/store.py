@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from cmtrf.errors import DataError, MissingFileError, OutputError
+from cmtrf.errors import DataError
 from cmtrf.evaluate.measure import MEASURES, Rows
-from cmtrf.evaluate.result import Evaluation, Run
-from cmtrf.files import json_text, write_whole
+from cmtrf.evaluate.result import COSTS, Evaluation, Run
+from cmtrf.files import json_text, make_folder, write_whole
 from cmtrf.splits import Split
 from cmtrf.tables.reading import column_names, read_column
 from cmtrf.tables.writing import frame, write_file
 
-OURS = ("path-*.json", "path-*.cmtrf", "*-*-*.parquet")  # what lies in the folder
+OURS = re.compile(r"path-[0-9a-f]{16}(-\d+)?\.(json|cmtrf)|.+-\d+-[0-9a-f]{8}\.parquet")  # names in the folder
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,13 @@ class Store:
         """Make the folder beside the file; a fresh start removes what an evaluation has left in both."""
         if path is None:
             return cls(None, None)
-        if not path.parent.is_dir():
-            raise MissingFileError(f"there is no folder {path.parent} for {path.name}; create it first")
         folder = path.with_name(f"{path.stem}.parts")
-        if folder.exists() and not folder.is_dir():
-            raise OutputError(f"{folder} is a file, and predictions go to a folder of that name; name another file")
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         store = cls(path, folder)
         if fresh and path.exists():
             store._read()  # what is no result is not ours to remove
         if fresh:
-            for old in [path, *(file for kind in OURS for file in folder.glob(kind))]:
+            for old in [path, *(file for file in folder.iterdir() if OURS.fullmatch(file.name))]:
                 old.unlink(missing_ok=True)
         return store
 
@@ -67,7 +64,7 @@ class Store:
         for run in runs:
             run |= {name: float(run[name]) for name in MEASURES if isinstance(run[name], str)}  # "inf"
         result.tuning |= tuning
-        return [(run, rows) for run in runs if (rows := self._rows(run)) is not None]
+        return [(run, rows) for run in runs if (rows := self._rows(run, result)) is not None]
 
     def _read(self) -> dict[str, Any]:
         """The file as it is; one that is no result is refused."""
@@ -75,7 +72,7 @@ class Store:
         try:
             old: dict[str, Any] = json.loads(self.path.read_text("utf-8"))
             needed = [old["data"]["digest"], old["score"], *(found["key"] for found in old["tuning"].values())]
-            needed += [run[name] for run in old["runs"] for name in ("model", "seed", "key")]
+            needed += [run[name] for run in old["runs"] for name in ("model", "seed", "key", *MEASURES, *COSTS)]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise DataError(f"{self.path} is there and is no result of an evaluation; name another file") from None
         return old
@@ -88,14 +85,16 @@ class Store:
         weight = {} if test.weight is None else {"weight": test.weight}
         write_file(frame({"user": test.user, "item": test.item, **weight, **rows}), self._predictions(run))
 
-    def _rows(self, run: Run) -> Rows | None:
+    def _rows(self, run: Run, result: Evaluation) -> Rows | None:
         """Read the predictions of a run; where they are gone or broken it is to be run again."""
         path = self._predictions(run)
         try:
             names = [name for name in column_names(path) if name not in ("user", "item", "weight")]
-            return {name: np.asarray(read_column(path, name), dtype=np.float64) for name in names}
+            rows = {name: np.asarray(read_column(path, name), dtype=np.float64) for name in names}
         except DataError:
             return None
+        whole = {"rating", "prediction"} <= rows.keys() and len(rows["rating"]) == result.data["n_test"]
+        return rows if whole else None
 
     def write(self, result: Evaluation) -> None:
         """Write the JSON file, whole."""

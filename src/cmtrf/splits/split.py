@@ -9,11 +9,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from cmtrf.encode import encode_pairs, rows_that_count
+from cmtrf.encode import encode_pairs, rows_that_count, settle_rows
 from cmtrf.errors import DataError, ParameterError
 from cmtrf.kernels.table import Integers
 from cmtrf.plan import whole_number
-from cmtrf.ratings import deal_pairs
+from cmtrf.ratings import deal_pairs, pair_codes
 from cmtrf.splits.rules import Bools, Rule, at_random, at_random_of_users, by_time, codes, last_of_users
 from cmtrf.tables.columns import ColumnNames, Columns, check_names
 from cmtrf.tables.reading import read, read_column
@@ -188,13 +188,11 @@ def published(
 
     `cmtrf.datasets.load` adds that column to sets that come with a split, the makers of synthetic data too.
     A validation part of train is cut uniformly, as these splits are. A pair that is in both parts is an error, which
-    ``duplicates="keep"`` allows.
+    ``duplicates="keep"`` allows; within a part ``duplicates`` says what becomes of repeated pairs, as for `CMTRF`.
     """
     columns, rows = _read(table, names)
     split = make_split("published", columns, read_part(table, part)[rows], at_random(random_state), table, rows)
-    if duplicates != "keep":
-        _check_disjoint(split)
-    return split
+    return _settle_parts(split, duplicates)
 
 
 def given(
@@ -207,18 +205,16 @@ def given(
 ) -> Split:
     """Take two tables as the two parts.
 
-    A validation part of train is cut by time where both have time stamps in every row and all of test is later than
-    train, else uniformly. A pair that is in both parts is an error, since it is mostly a test part that was not taken
-    out of train; ``duplicates="keep"`` allows it.
+    A validation part of train is cut by time where both have time stamps in every row and no test row is earlier than
+    one of train, else uniformly. A pair that is in both parts is an error, since it is mostly a test part that was not
+    taken out of train; ``duplicates="keep"`` allows it.
     """
     (before, _), (after, _) = _read(train, names), _read(test, names)
     timed = False
     if before.timestamp is not None and after.timestamp is not None:
         timed = bool(np.min(after.timestamp) >= np.max(before.timestamp))  # not if one is missing: NaN
     split = Split("two tables", before, after, by_time if timed else at_random(random_state))
-    if duplicates != "keep":
-        _check_disjoint(split)
-    return split
+    return _settle_parts(split, duplicates)
 
 
 # Making a split ---------------------------------------------------------------------------------------------
@@ -252,17 +248,34 @@ def make_split(
     return Split(name, columns.keep(train), columns.keep(test), rule, source=source)
 
 
+def _settle_parts(split: Split, duplicates: str) -> Split:
+    """Settle repeated pairs in each part of a split that came from outside; none may be in both."""
+    train = settle_rows(split.train_columns, duplicates)
+    test = settle_rows(split.test_columns, duplicates)
+    source = split.source
+    if source is not None:
+        source = (source[0], source[1][train], source[2][test])
+    settled = replace(
+        split,
+        train_columns=split.train_columns.keep(train),
+        test_columns=split.test_columns.keep(test),
+        source=source,
+    )
+    if duplicates != "keep":
+        _check_disjoint(settled)
+    return settled
+
+
 def _check_disjoint(split: Split) -> None:
     """Refuse a pair that is in both parts: it would be tested on what was fitted."""
-    users, user = Vocabulary.of(split.train_columns.user)
-    items, item = Vocabulary.of(split.train_columns.item)
-    test_user, test_item = encode_pairs(split.test_columns, users, items)
-    known = (test_user >= 0) & (test_item >= 0)
-    both = np.flatnonzero(known & np.isin(test_user * len(items) + test_item, user * len(items) + item))
+    users, items = codes(split.train_columns)
+    test_users, test_items = split.test_codes
+    n = int(items.max()) + 1
+    both = np.flatnonzero(~split.cold & np.isin(pair_codes(test_users, test_items, n), pair_codes(users, items, n)))
     if len(both):
         test, row = split.test_columns, int(both[0])
         raise DataError(
-            f"{len(both)} of {len(known)} test rows have a user and item that train has together, too; the first is "
+            f"{len(both)} of {len(test)} test rows have a user and item that train has together, too; the first is "
             f"{test.where(row)} (user {shown(test.user[row])}, item {shown(test.item[row])}): take the test rows out "
             'of train, or pass duplicates="keep" if these users rated again'
         )
