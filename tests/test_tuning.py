@@ -20,6 +20,7 @@ import cmtrf
 from cmtrf import CMTRF, metrics, splits, tuning
 from cmtrf.datasets import make_clustered
 from cmtrf.errors import NotConvergedWarning, ParameterError
+from cmtrf.tuning.grids import list_paths
 
 GRID = {"n_scales": [1, "fixed"], "lambda": [4.0, 1.0, 16.0]}
 MODEL = CMTRF(rank=2, max_sweeps=6, tol=0, random_state=0, progress=False)
@@ -273,7 +274,7 @@ def test_a_store_that_cannot_be_made_is_told(split, tmp_path):
 
 def test_values_of_several_kinds(split):
     """A word is no place on a path, and no end of a list."""
-    assert [[each["lambda"] for each in path] for path in tuning._paths({"lambda": ["auto", 4.0, 1.0]})] == [
+    assert [[each["lambda"] for each in path] for path in list_paths({"lambda": ["auto", 4.0, 1.0]})] == [
         [1.0, 4.0],
         ["auto"],
     ]

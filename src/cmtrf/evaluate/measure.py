@@ -15,7 +15,7 @@ from cmtrf.errors import UnavailableError
 from cmtrf.kernels.table import Float64
 from cmtrf.splits import Split
 from cmtrf.tables.columns import Columns
-from cmtrf.tuning import quiet
+from cmtrf.tuning.searching import quiet
 from cmtrf.vocabulary import Grid, Vocabulary
 
 log = logging.getLogger("cmtrf")

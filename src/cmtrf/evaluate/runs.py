@@ -22,7 +22,7 @@ from cmtrf.models.stored import package_version
 from cmtrf.plan import whole_number
 from cmtrf.splits import Split
 from cmtrf.tables.columns import ColumnNames, check_names
-from cmtrf.tuning import quiet, search
+from cmtrf.tuning.searching import quiet, search
 
 log = logging.getLogger("cmtrf")
 
