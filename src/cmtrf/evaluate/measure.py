@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from cmtrf.kernels.table import Float64
 from cmtrf.splits import Split
 from cmtrf.tables.columns import Columns
 from cmtrf.tuning.searching import quiet
+from cmtrf.tuning.walk import takes
 from cmtrf.vocabulary import Grid, Vocabulary
 
 log = logging.getLogger("cmtrf")
@@ -75,10 +75,11 @@ def measure(model: Any, split: Split, score: str = "all") -> tuple[Measures, Row
         rows["counted"] = _counted(model, split)
     squared = losses(rows)["mse"]
     absolute = np.abs(truth - rows["prediction"]) * rows.get("counted", 1.0)
+    mse = metrics.weighted_mean(squared, weight)
     values: Measures = dict.fromkeys(MEASURES)
     values |= {
-        "mse": metrics.weighted_mean(squared, weight),
-        "rmse": float(np.sqrt(metrics.weighted_mean(squared, weight))),
+        "mse": mse,
+        "rmse": float(np.sqrt(mse)),
         "mae": metrics.weighted_mean(absolute, weight),
         "mae_rounded": metrics.mae(truth, metrics.round_to_level(clipped, grid.values), weight),
         "ndcg_10": _or_none(_ndcg, users, truth, rows["prediction"]),
@@ -109,7 +110,7 @@ def _measure_probabilities(model: Any, test: Columns, truth: Float64, grid: Grid
         "coverage": metrics.coverage(truth, low, high, weight),
         "coverage_predicted": metrics.interval_mass(proba, grid.values, low, high, weight),
     }
-    if _has_option(model, "kind"):
+    if takes(model.predict, "kind"):
         rows["median"] = _predict(model, test, kind="median")
         values["mae_median"] = metrics.mae(truth, rows["median"], weight)
     level = grid.encode(truth)
@@ -124,21 +125,17 @@ def _measure_probabilities(model: Any, test: Columns, truth: Float64, grid: Grid
         )
     else:
         rows["log_loss"] = metrics.log_losses(grid.values[level], proba, grid.values)
-        values["log_loss"] = metrics.log_loss(grid.values[level], proba, grid.values, weight)
+        values["log_loss"] = metrics.weighted_mean(rows["log_loss"], weight)
     return values
 
 
 def _predict(model: Any, test: Columns, **options: Any) -> Float64:
     """Predictions of all rows; a model that has not the option ``clip`` does not clip."""
-    if not _has_option(model, "clip"):
+    if not takes(model.predict, "clip"):
         options.pop("clip", None)
     with quiet():
         predicted: Float64 = np.asarray(model.predict(test, **options), dtype=np.float64)
     return predicted
-
-
-def _has_option(model: Any, name: str) -> bool:
-    return name in inspect.signature(model.predict).parameters
 
 
 def _counted(model: Any, split: Split) -> Float64:

@@ -243,13 +243,11 @@ class _Job:
     def run(self, name: str, entry: Entry, seed: int, chosen: Mapping[str, Any]) -> tuple[Run, Rows]:
         """Fit to all of train, and measure on test."""
         model = self.make(entry, random_state=seed, **chosen)
-        with peak_memory() as peak:
+        with peak_memory() as peak, quiet():  # whether it settled is in the record, who is cold in the text
             begun = time.perf_counter()
-            with quiet():  # whether it settled is in the record, who is cold in the text
-                model.fit(self.split.train_columns)
+            model.fit(self.split.train_columns)
             fitted = time.perf_counter()
-            with quiet():
-                model.predict(self.split.test_columns)
+            model.predict(self.split.test_columns)
             done = time.perf_counter()
         values, rows = measure(model, self.split, self.score)
         costs = {"seconds": fitted - begun, "predict_seconds": done - fitted, "peak_mb": peak[0]}

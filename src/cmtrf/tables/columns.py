@@ -112,7 +112,7 @@ def find_columns(
 ) -> dict[str, int]:
     """Return role -> position of its column; what cannot be told is an error that says what to pass."""
     names = source.names
-    at = {role: _named(names, role, name) for role, name in asked.items() if name is not None}
+    at = {role: find_named(names, role, name) for role, name in asked.items() if name is not None}
     for role, name in hints.items():
         if role in asked and role not in at and name in names and names.index(name) not in at.values():
             at[role] = names.index(name)
@@ -140,14 +140,8 @@ def find_columns(
     return at
 
 
-def find_column(names: Sequence[str], name: str) -> dict[str, int]:
-    """Return name -> position of a column that plays no role."""
-    if name not in names:
-        raise DataError(f"there is no column {name!r}; {_say_columns(names)}")
-    return {name: names.index(name)}
-
-
-def _named(names: Sequence[str], role: str, name: str) -> int:
+def find_named(names: Sequence[str], role: str, name: str) -> int:
+    """Return the position of the column that the caller named."""
     matches = [k for k, there in enumerate(names) if there == str(name)]
     matches = matches or [k for k, there in enumerate(names) if there.strip() == str(name).strip()]
     if not matches:

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from cmtrf.errors import DataError, ParameterError
-from cmtrf.tables.columns import Columns, find_column, find_columns
+from cmtrf.tables.columns import Columns, find_columns, find_named
 from cmtrf.tables.files import open_file
 from cmtrf.tables.sources import Source, as_target, as_values, open_object
 from cmtrf.tables.values import Values, as_ratings, as_timestamps, as_weights
@@ -87,10 +87,10 @@ def read(
     )
 
 
-def read_column(source: Any, name: str) -> NDArray[Any]:
-    """Return one more column of a table, as it is."""
+def read_column(source: Any, name: str, role: str = "part") -> NDArray[Any]:
+    """Return one more column of a table, as it is; a message calls it by its role."""
     opened = _open(source)
-    return opened.fetch(find_column(opened.names, name))[name].array
+    return opened.fetch({role: find_named(opened.names, role, name)})[role].array
 
 
 def column_names(source: Any) -> tuple[str, ...]:

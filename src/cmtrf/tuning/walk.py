@@ -23,6 +23,8 @@ from cmtrf.models.stored import package_version
 from cmtrf.tables.columns import Columns
 from cmtrf.tuning.grids import name_parameters
 
+# What reading a file raises that is not ours, or not whole.
+BROKEN = (ValueError, TypeError, KeyError, DataError, ModelFileError)
 METRICS: dict[str, Callable[..., float]] = {"mse": mse, "mae": mae}
 
 
@@ -74,9 +76,9 @@ class Walk:
     def _try(self, params: dict[str, Any], last: Any) -> tuple[Trial, Any]:
         model = clone(self.model).set_params(**name_parameters(params))
         options: dict[str, Any] = {}
-        if last is not None and _takes(model.fit, "start"):
+        if last is not None and takes(model.fit, "start"):
             options["start"] = last
-        if _takes(model.fit, "callback"):
+        if takes(model.fit, "callback"):
             options["callback"] = lambda _: self.interrupted.is_set()
         begun = time.perf_counter()
         model.fit(self.train, **options)
@@ -88,7 +90,8 @@ class Walk:
         return Trial(params, score, seconds, sweeps, converged), model
 
 
-def _takes(method: Any, parameter: str) -> bool:
+def takes(method: Any, parameter: str) -> bool:
+    """Whether a method of a model has this parameter."""
     return parameter in inspect.signature(method).parameters
 
 
@@ -106,7 +109,7 @@ class _Memory:
         params = {name: value for name, value in walk.model.get_params().items() if name not in ("n_jobs", "progress")}
         key = [package_version(), type(walk.model).__name__, repr(params), path, walk.metric, walk.patience]
         digest = hashlib.sha256(repr([*key, walk.train.digest(), walk.validation.digest()]).encode()).hexdigest()
-        return cls(walk.store / f"path-{digest[:16]}.json", _takes(walk.model.fit, "start"))
+        return cls(walk.store / f"path-{digest[:16]}.json", takes(walk.model.fit, "start"))
 
     def recall(
         self, path: list[dict[str, Any]], is_over: Callable[[Sequence[Trial], Sequence[Any]], bool]
@@ -123,13 +126,7 @@ class _Memory:
             if is_over(trials, path) or not self.warm:
                 return trials, None
             return trials, load(self._checkpoint(len(trials)))
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            DataError,
-            ModelFileError,
-        ):  # somebody else's, broken or gone: begin again
+        except BROKEN:  # somebody else's, cut short or gone: begin again
             return [], None
 
     def keep(self, trials: list[Trial], model: Any) -> None:
